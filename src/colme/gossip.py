@@ -12,6 +12,7 @@ The rounds, W and c follow from the number of agents and the graph, so agents ne
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,9 +84,19 @@ class Gossip(NamedTuple):
         reached = max(0.6 * (self.degree - 1.0) ** rounds, rounds) if self.degree > 1.0 else 1.0
         return min(float(self.n_agents), reached + 1.0)
 
-    def weight(self, own_degree: int, degree: int) -> float:
-        """The weight in W of a neighbor of this degree."""
-        return 1.0 / self.degree if self.regular else float(metropolis_weight(own_degree, degree))
+    def round_of_one(
+        self, now: NDArray[Any], before: NDArray[Any], heard: Iterable[tuple[int, NDArray[Any]]], own_degree: int,
+        *, first: bool,
+    ) -> NDArray[Any]:  # fmt: skip
+        """`consensus_round` for one agent: z after a round in which it hears the degrees and the z of neighbors."""
+        number = now.dtype.type
+        own, total = number(1.0), np.zeros_like(now)
+        for degree, values in heard:
+            weight = number(1.0 / self.degree if self.regular else metropolis_weight(own_degree, degree))
+            own -= weight
+            total += weight * values
+        value = total + own * now
+        return value if first else number(self.momentum) * (value - before) + before
 
     def weights(self, graph: Graph, hood: Neighborhood | None = None, dtype: Any = np.float64) -> Any:
         """The weight of every neighbor in W, in the order of graph.indices; one number if all are the same."""

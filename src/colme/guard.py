@@ -290,10 +290,8 @@ class Judgment:
 
     def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
         """lambda at step t, by this weight, which was learned from evidence of step `since`."""
-        self.trust[:] = aged(self._hesitant(weight, t), since, t)
-
-    def _hesitant(self, weight: NDArray[np.float64], t: int) -> NDArray[np.float64]:
-        return 0.5 * weight if t <= HESITATION and not self.filter.trusting else weight
+        hesitates = t <= HESITATION and not self.filter.trusting
+        self.trust[:] = aged(0.5 * weight if hesitates else weight, since, t)
 
     @property
     def _n_heard(self) -> NDArray[np.float64]:
@@ -363,10 +361,8 @@ class ArrayJudgment(Judgment):
         """z(k) and z(k - 1) of all visible agents."""
         self._mine = slice(hood.at, hood.at + hood.n_own), slice(n_sums)
         self.now, self.before = self.seen[self._mine], self.seen_before[self._mine]
-        self._reported, self._factor = np.empty(hood.n_own), np.ones(hood.n_own)
-        self.believed = False  # all agents trust the method
-        self._factor_known = False  # `_factor` is that of the present sums, if all do
-        self._widens = False  # some of it is not one
+        self.believed = method.trusting  # all agents trust the method
+        self._factor: NDArray[np.float64] | None = None  # of the present sums, if all do
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy: its averages are views of its own room again."""
@@ -378,9 +374,7 @@ class ArrayJudgment(Judgment):
         self.now, self.before, self.seen, self.seen_before = self.before, self.now, self.seen_before, self.seen
 
     def observe(self, sample: Any) -> None:
-        _judge(
-            sample, self.mean, self.count, self.estimate, self.variance, self.judges, self.own.T, self.square
-        )  # fmt: skip
+        _judge(sample, self.mean, self.count, self.estimate, self.variance, self.judges, self.own.T, self.square)
 
     def end_step(self, form: State | Agent, t: int, *, gossiped: bool) -> None:
         _keep(
@@ -391,28 +385,28 @@ class ArrayJudgment(Judgment):
             self._read(self.learned, self.last, t)
 
     def _learn(self, found: NDArray[np.float64], *, keep: bool) -> None:
-        self._factor_known = False
+        self._factor = None
         super()._learn(found, keep=keep)
 
     def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
-        self.believed = _age(self._hesitant(weight, t), since, t, self.trust)
+        super()._read(weight, since, t)
+        self.believed = bool((self.trust == 1.0).all())
 
     def widening(self) -> NDArray[np.float64]:
-        if not (self._factor_known and self.believed):
-            self._widens = _widen(self.recent, self.trust, self._n_heard, self._factor)
-            self._factor_known = self.believed
+        if not self.believed:
+            return super().widening()
+        if self._factor is None:
+            self._factor = super().widening()
         return self._factor
 
     @property
     def changes_intervals(self) -> bool:
         """Whether `interval` is another one than the method's."""
-        self.widening()
-        return not self.believed or self._widens
+        return not self.believed or bool((self.widening() != 1.0).any())
 
     @property
     def guarded(self) -> NDArray[np.float64]:
-        _report(self.mean, self.estimate, self.trust, self._reported)
-        return self._reported
+        return self.estimate if self.believed else super().guarded
 
 
 @kernel
@@ -443,33 +437,6 @@ def _keep(
         judges[a] = not trusting or t + 1 - first[a] > NEWCOMER * t
         mean[a], count[a] = own_mean[a], n
         estimate[a], variance[a] = own_estimate[a], at(own_variance, a)
-
-
-@kernel
-def _age(weight, since, t, trust):
-    """trust[a] = `aged`; returns whether all are one."""
-    below = 0
-    for a in range(u64(trust.size)):
-        trust[a] = aged(weight[a], since, t)
-        below += 1 if trust[a] != 1.0 else 0
-    return below == 0
-
-
-@kernel
-def _widen(recent, trust, n_heard, out):
-    """out[a] = `widening_factor`; returns whether any differs from one."""
-    wider = 0
-    for a in range(u64(trust.size)):
-        A, D, Q, V, C = recent[a, 0], recent[a, 1], recent[a, 2], recent[a, 3], recent[a, 4]
-        out[a] = widening_factor(A, D, Q, V, C, trust[a], n_heard[a])
-        wider += 1 if out[a] != 1.0 else 0
-    return wider > 0
-
-
-@kernel
-def _report(mean, estimate, trust, out):
-    for a in range(u64(trust.size)):
-        out[a] = guarded_estimate(mean[a], estimate[a], trust[a])
 
 
 class GuardedState(State):
@@ -599,14 +566,9 @@ class GuardedAgent(Agent):
         self.estimate = judgment.guarded.item()
 
     def _average(self, heard: dict[Hashable, SumsMessage]) -> None:
-        """`colme.gossip.consensus_round` for one agent."""
-        judgment, gossip = self.judgment, self.judgment.gossip
-        own, total, degree = 1.0, np.zeros_like(judgment.own[0]), len(self.place.neighbors)
-        for message in heard.values():
-            weight = gossip.weight(degree, message.degree)
-            own -= weight
-            total += weight * message.sums
-        value = total + own * judgment.now[0]
-        if judgment.rounds > 0:
-            value = gossip.momentum * (value - judgment.before[0]) + judgment.before[0]
+        judgment = self.judgment
+        value = judgment.gossip.round_of_one(
+            judgment.now[0], judgment.before[0], ((each.degree, each.sums) for each in heard.values()),
+            len(self.place.neighbors), first=judgment.rounds == 0,
+        )  # fmt: skip
         judgment.before[0], judgment.now[0] = judgment.now[0], value

@@ -11,8 +11,6 @@ import pytest
 from numpy.typing import NDArray
 
 import colme
-from colme._core.team import Neighborhood
-from colme.census.array import MisjudgedEdges
 from colme.errors import MethodError
 from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.method import arrived
@@ -213,8 +211,9 @@ SCENARIO = colme.Scenario(n_agents=100, means=(0.0, 1.5), sigma=1.0, skip_rate=0
     "method", [colme.Census(guard=False), OWN, colme.Census(guard=False, estimate_sigma=True)], ids=repr
 )
 def test_the_parts_of_a_trace_are_consistent(method: colme.Census, tmp_path: Path) -> None:
-    trace = colme.simulate(method, SCENARIO, degree=6, steps=40, seed=3)
+    trace = colme.simulate(method, SCENARIO, graph=random_regular_graph(100, 6, rng=9), steps=18, seed=3)
     final = trace.final
+    assert final.class_ is not None
     assert final.probability is not None and final.lower is not None and final.upper is not None
     assert final.truth is not None
     assert ((final.probability >= 0.0) & (final.probability <= 1.0)).all()
@@ -223,6 +222,10 @@ def test_the_parts_of_a_trace_are_consistent(method: colme.Census, tmp_path: Pat
     assert final.groups.max() < trace.n_groups.max() + 1 and trace.n_groups[-1] >= 1.0
     a, b = np.repeat(np.arange(100), final.graph.degrees), final.graph.indices
     assert (final.groups[a] == final.groups[b]).all()
+    edges = random_regular_graph(100, 6, rng=9).edges().T
+    together, alike = final.groups[edges[0]] == final.groups[edges[1]], np.equal(*final.class_[edges])
+    assert trace.wrong_edges[-1] == pytest.approx(together[~alike].mean(), abs=1e-15)
+    assert trace.lost_edges[-1] == pytest.approx((~together)[alike].mean(), abs=1e-15)
     assert np.isfinite(trace.numbers).all() and trace.numbers.max() > 3.0
     # posterior means lie within the intervals
     inside = (final.lower <= final.estimate) & (final.estimate <= final.upper)
@@ -233,13 +236,6 @@ def test_the_parts_of_a_trace_are_consistent(method: colme.Census, tmp_path: Pat
     assert_same_bits(again, trace)
     for name in ("probability", "lower", "upper"):
         np.testing.assert_array_equal(getattr(again.final, name), getattr(final, name))
-
-
-def test_other_methods_have_no_posterior(tmp_path: Path) -> None:
-    trace = colme.simulate(colme.Local(), SCENARIO, degree=6, steps=5)
-    assert trace.final.probability is None and trace.final.lower is None and np.isnan(trace.coverage).all()
-    trace.save(tmp_path / "trace.npz")
-    assert colme.Trace.load(tmp_path / "trace.npz").final.upper is None
 
 
 def test_nothing_is_sent_between_censuses() -> None:
@@ -333,16 +329,25 @@ def test_an_unknown_sigma_is_found() -> None:
     assert noise[mine == 0].mean() < 2.5 and 7.0 < noise[mine == 1].mean() < 10.0
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [({"sigma": -1.0}, "sigma"), ({"sigma": 1.0, "estimate_sigma": True}, "either know sigma or estimate it"),
-     ({"refresh": 0.9}, "at least 1"), ({"refresh": np.inf}, "finite"), ({"rounds": 0}, "at least one round"),
-     ({"rounds": "many"}, "rounds"), ({"fits": "mine"}, "fits")],
-)  # fmt: skip
-def test_bad_options_are_refused(options: dict[str, Any], match: str) -> None:
-    with pytest.raises(MethodError, match=match) as caught:
-        colme.Census(guard=False, **options)
-    assert "\n" not in str(caught.value)
+UNKNOWN = colme.Recording(np.zeros((5, 8)))
+REFUSED = (
+    ("sigma=-1.0: it must be positive", lambda: colme.Census(sigma=-1.0)),
+    ("either know sigma or estimate it", lambda: colme.Census(sigma=1.0, estimate_sigma=True)),
+    ("refresh=0.9: it must be at least 1 and finite", lambda: colme.Census(refresh=0.9)),
+    ("refresh=inf: it must be at least 1 and finite", lambda: colme.Census(refresh=np.inf)),
+    ("rounds=0: a census takes at least one round", lambda: colme.Census(rounds=0)),
+    ("rounds", lambda: colme.Census(rounds="many")),
+    ("fits", lambda: colme.Census(fits="mine")),
+    ("restart=True with estimate_sigma=True", lambda: colme.Census(restart=True, estimate_sigma=True)),
+    ("restart=True where sigma is not known", lambda: colme.simulate(colme.Census(restart=True), UNKNOWN, degree=4)),
+)
+
+
+def test_bad_options_are_refused_in_a_sentence() -> None:
+    for words, call in REFUSED:
+        with pytest.raises(MethodError, match=words) as caught:
+            call()
+        assert "\n" not in str(caught.value) and str(caught.value).endswith(".")
 
 
 def test_a_wrong_sigma_is_corrected_and_a_right_one_is_not() -> None:
@@ -362,17 +367,3 @@ def test_a_wrong_sigma_is_corrected_and_a_right_one_is_not() -> None:
                 assert (found == 1.0).all()
             # the last check was between t = 16 and 32, where r is known to 2.1 %
             np.testing.assert_allclose(found, factor, rtol=4.0 * 0.021)
-
-
-def test_misjudged_edges_are_followed_through_any_changes_of_groups() -> None:
-    rng, graph = np.random.default_rng(0), gnp_random_graph(200, 0.05, rng=1)
-    class_ = rng.integers(0, 3, 200).astype(np.uint16)
-    edges, group = MisjudgedEdges(graph, Neighborhood(200), class_), np.zeros(200, np.int32)
-    a, b = graph.edges().T
-    between = class_[a] != class_[b]
-    for share in (0.0, 0.01, 0.3, 1.0, 0.0, 0.05):
-        changed = rng.random(200) < share
-        group = np.where(changed, rng.integers(0, 4, 200), group).astype(np.int32)
-        one = group[a] == group[b]
-        wanted = (one & between).sum() / between.sum(), (~one & ~between).sum() / (~between).sum()
-        assert edges.shares(group) == pytest.approx(wanted, abs=1e-15)

@@ -7,7 +7,6 @@ import pytest
 
 import colme
 from colme.census.array import ChangeDetector
-from colme.errors import MethodError
 from tests.reference.census import WatchedAgent
 from tests.support.edges import Floats
 from tests.support.runs import run_of
@@ -86,12 +85,3 @@ def test_agents_with_a_suspected_change_contribute_no_mean() -> None:
             np.testing.assert_array_equal(binned, ~state.detector.suspected)
             silent.append(not binned[0])
     assert any(silent) and not all(silent)
-
-
-def test_a_change_needs_a_sigma() -> None:
-    samples = np.random.default_rng(0).normal(size=(5, 8))
-    with pytest.raises(MethodError, match="restart=True where sigma is not known"):
-        colme.simulate(colme.Census(guard=False, restart=True), colme.Recording(samples), degree=4)
-    with pytest.raises(MethodError, match="restart=True with estimate_sigma=True"):
-        colme.Census(guard=False, restart=True, estimate_sigma=True)
-    colme.simulate(colme.Census(guard=False, restart=True, sigma=1.0), colme.Recording(samples), degree=4)

@@ -6,8 +6,6 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, bin_means
@@ -93,15 +91,6 @@ def test_without_a_prior_the_posterior_is_that_of_the_local_mean() -> None:
     np.testing.assert_allclose(out, [1.0 - 2.0 * 1.6448536269514722, np.nan, -np.inf])
     out = posterior_cdf(np.zeros(3), means, noises, prior_of(row))
     np.testing.assert_allclose(out, [0.5 * math.erfc(1.0 / math.sqrt(8.0)), np.nan, 0.5])
-
-
-@given(x=st.floats(-50.0, 50.0), noise=st.floats(1e-6, 100.0))
-def test_estimates_lie_between_the_components_and_the_local_mean(x: float, noise: float) -> None:
-    means, noises, row = np.array([x]), np.array([noise]), np.zeros(1, np.int64)
-    found = posteriors(means, noises, prior_of(row))
-    ends = np.append(PRIOR[1], x)
-    assert ends.min() - 1e-9 <= found.estimate[0] <= ends.max() + 1e-9
-    assert 0.0 <= found.probability[0] <= 1.0
 
 
 def test_small_histograms_get_a_single_component() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from pathlib import Path
 from typing import Any
@@ -56,20 +55,6 @@ def test_the_same_bits_as_without(method: colme.methods.Method, options: dict[st
     assert saved(blocking, tmp_path) == saved(background, tmp_path)
 
 
-def test_sample_by_sample_and_merged() -> None:
-    blocking, background = models(Census())
-    others = models(Census())
-    agent, value = two_classes(40, 1200)
-    for a, x in zip(agent.tolist(), value.tolist(), strict=True):
-        for model in (blocking, background):
-            model.learn_one(a, x)
-        for model in others:
-            model.learn_one(a + 20, x)
-    blocking.merge(others[0])
-    background.merge(others[1])
-    assert_same(blocking, background)
-
-
 class Held:
     """Votes that do not end before they are released."""
 
@@ -107,35 +92,6 @@ def test_learning_and_asking_do_not_wait_for_a_vote(monkeypatch: pytest.MonkeyPa
     assert_same(blocking, background)
 
 
-def test_an_event_loop_goes_on_while_a_vote_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
-    agent, value = two_classes(50, 2000)
-    model = CollaborativeMean(background=True)
-    model.learn_many(agent=agent[:1000], value=value[:1000])
-    model.wait()
-    stop = int(model._rule.stops[0])
-    held = Held(monkeypatch)
-
-    async def others() -> None:
-        turns = 0
-        while turns < 100:  # after the vote has begun
-            turns += held.begun.is_set()
-            await asyncio.sleep(0)
-        held.released.set()
-
-    async def service() -> None:
-        task = asyncio.create_task(others())
-        for a, x in zip(agent[1000 : stop + 5].tolist(), value[1000 : stop + 5].tolist(), strict=True):
-            model.learn_one(a, x)
-            await asyncio.sleep(0)
-        await asyncio.to_thread(model.wait)
-        await task
-
-    asyncio.run(service())
-    blocking = CollaborativeMean()
-    blocking.learn_many(agent=agent[: stop + 5], value=value[: stop + 5])
-    assert_same(blocking, model)
-
-
 def test_a_vote_that_fails_is_told_to_whoever_waits_and_learning_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     agent, value = two_classes(50, 2000)
     model = CollaborativeMean(Census(), background=True)
@@ -154,7 +110,3 @@ def test_a_vote_that_fails_is_told_to_whoever_waits_and_learning_goes_on(monkeyp
     model.learn_many(agent=agent[stop:], value=value[stop:])
     model.wait()
     assert sum(model.count_.values()) == 2000 and np.isfinite(list(model.estimate_.values())).all()
-
-
-def test_it_says_that_it_works_in_the_background() -> None:
-    assert repr(CollaborativeMean(background=True)) == "CollaborativeMean(Census(), background=True)"

@@ -30,23 +30,6 @@ def learned(method: colme.methods.Method, **extra: Any) -> CollaborativeMean:
     return model
 
 
-@pytest.mark.parametrize("method", METHODS, ids=repr)
-@pytest.mark.parametrize("extra", [{}, {"half_life": 99.0, "max_agents": 41}, {"sigma": 1.5, "seed": 2**63}], ids=str)
-def test_nobody_can_tell_that_it_was_saved(method: colme.methods.Method, extra: dict[str, Any], tmp_path: Path) -> None:
-    model = learned(method, **extra)
-    model.to_columns()  # a census is taken, and is in the file
-    model.save(tmp_path / "model.npz")
-    again = CollaborativeMean.load(tmp_path / "model.npz")
-    assert repr(again) == repr(model)
-    assert_same(model, again)
-    agent, value = two_classes(60, 1500, seed=7)
-    for each in (model, again):
-        each.learn_many(agent=agent, value=value, time=np.arange(1500, 3000))
-        each.learn_one("new", 1.0, 3000)
-    assert_same(model, again)
-    assert [path.name for path in tmp_path.iterdir()] == ["model.npz"]
-
-
 def test_given_graphs_and_odd_labels(tmp_path: Path) -> None:
     graph = random_regular_graph(20, 5, rng=0)
     model = CollaborativeMean(CLColME(gamma=0.3, sigma=1.0), graph=graph)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from colme import CColME, Census, CLColME, CollaborativeMean, Local
+from colme import Census, CLColME, CollaborativeMean, Local
 from colme.graphs import random_regular_graph
 from colme.online.guard import judge
 from tests.online.test_model import assert_same, two_classes
@@ -88,34 +88,6 @@ def test_samples_judge_by_their_weights() -> None:
     g = (x - mean)[:2] * d
     np.testing.assert_allclose(sums, [[0, 0, 0], [g.sum(), d @ d, g @ g]], rtol=1e-10)
     np.testing.assert_allclose(inverse, [0, d @ d / weight.sum()], rtol=1e-10)
-
-
-GUARDED = (
-    Census(guard=True), Census(guard=True, sigma=3.0), CLColME(guard=True, level="agent", sigma=3.0),
-    CColME(guard=True), CLColME(guard=True, cut="difference", sigma=1.0),
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("method", GUARDED, ids=repr)
-@pytest.mark.parametrize("extra", [{}, {"half_life": 30.0}, {"max_agents": 20}], ids=str)
-def test_many_is_the_loop_and_files_keep_all(method: Any, extra: dict[str, Any], tmp_path: Path) -> None:
-    agent, value = two_classes(40, 1500)
-    time = np.cumsum(np.random.default_rng(1).exponential(size=len(agent)))
-    looped, at_once = (CollaborativeMean(method, degree=4, seed=3, **extra) for _ in range(2))
-    for i, (a, x, t) in enumerate(zip(agent.tolist(), value.tolist(), time.tolist(), strict=True)):
-        looped.learn_one(a, x, t)
-        if i % 100 == 7:
-            looped.to_columns()  # asking changes nothing
-        if i == 1100:
-            looped.forget(a)
-    for part in (slice(0, 300), slice(300, 1101), slice(1101, 1300), slice(1300, None)):
-        at_once.learn_many(agent=agent[part], value=value[part], time=time[part])
-        if part.stop == 1101:
-            at_once.forget(int(agent[1100]))
-        at_once.save(tmp_path / "model.npz")
-        at_once = CollaborativeMean.load(tmp_path / "model.npz")
-    assert_same(looped, at_once)
-    assert looped.trust_ == at_once.trust_
 
 
 def test_of_many_agents_some_judge(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

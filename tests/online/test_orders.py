@@ -109,17 +109,6 @@ def test_hostile_orders(order: Any, sigma: float | None) -> None:
     assert covered > CLAIMED_TWICE.get(order, 0.87) - 0.02
 
 
-def test_a_shift_of_everything_shifts_the_estimates() -> None:
-    """By 10^8 deviations: eight of sixteen digits are left."""
-    rng = np.random.default_rng(0)
-    agent, value = agent_after_agent(rng, means(rng))
-    near, far = CollaborativeMean(), CollaborativeMean()
-    near.learn_many(agent=agent, value=value)
-    far.learn_many(agent=agent, value=value + 1e8)
-    for name in ("estimate", "lower", "upper"):
-        np.testing.assert_allclose(far.to_columns()[name] - 1e8, near.to_columns()[name], atol=1e-4)
-
-
 def test_one_value_for_all() -> None:
     model = CollaborativeMean()
     model.learn_many(agent=np.tile(np.arange(50), 20), value=np.full(1000, 7.25))

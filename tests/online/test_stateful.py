@@ -165,27 +165,3 @@ def test_times_of_every_kind_are_the_same() -> None:
             model.learn_one("a", x, convert(each))
         means.add(model.mean_["a"])
     assert means == {3.0}  # (1 / 4 + 2 / 2 + 4) / (7 / 4)
-
-
-@pytest.mark.parametrize("call, words", [
-    (lambda model: model.learn_one("a", 10**400), "must be finite"),
-    (lambda model: model.learn_one("a", 1.0, pd.NaT), "time NaT: it must be finite"),
-    (lambda model: model.learn_one("a", 1.0, "2024-01-01"), "must be a number or a date"),
-    (lambda model: model.learn_many(agent=["a"], value=[1j], time=[1]), "complex"),
-    (lambda model: model.learn_many(agent=["a", "a"], value=[1, 2], time=[1, "noon"]), "time 'noon' in row 2"),
-    (lambda model: model.learn_many(pd.DataFrame([[1, 2, 3]], columns=["agent", "value", "value"])), "must be unique"),
-    (lambda model: model.save("/"), "it is a folder"),
-    (lambda model: model.load(Path(__file__).parent), "cannot read"),
-    (lambda model: model.load("nowhere.npz"), "there is no file nowhere.npz. Check the path"),
-])  # fmt: skip
-def test_more_that_is_refused(call: Any, words: str) -> None:
-    model = colme.CollaborativeMean(half_life=1.0)
-    with pytest.raises(ColmeError, match=words):
-        call(model)
-    assert model.n_agents == 0
-
-
-def test_a_lazy_frame_is_learned() -> None:
-    model = colme.CollaborativeMean()
-    model.learn_many(pl.DataFrame({"agent": ["a", "b"], "value": [1.0, 2.0]}).lazy())
-    assert model.n_agents == 2

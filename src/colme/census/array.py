@@ -13,13 +13,11 @@ from numpy.typing import NDArray
 
 from colme._core.edges import Edges
 from colme._core.jit import at, helper, kernel
-from colme._core.team import Neighborhood
 from colme.census.histogram import NEGLIGIBLE, Bins, bin_means, disagreement
 from colme.census.posterior import (
     FittedMixtures,
     MixturePrior,
     Posteriors,
-    count_within,
     find_posteriors,
     posterior_cdf,
     posterior_interval,
@@ -35,7 +33,7 @@ from colme.spectrum import stable_step
 from colme.support.saved import COMMON
 
 if TYPE_CHECKING:
-    from colme.census.method import Census
+    from colme.census.method import Census, CensusAgent
 
 u64 = np.uint64
 
@@ -50,55 +48,6 @@ MIN_REFERENCE = 30
 AGREEMENT = 0.05
 """Agents share the fit of the average histogram if their own differs from it by less than this part of the sampling
 variance. The fits of other agents start from it."""
-
-
-@kernel
-def newly_misjudged(indptr, indices, at_own, before, now, class_):
-    """By how many the numbers of misjudged edges grow when the groups of agents change: of those between classes whose
-    ends are in one group, and of those within classes whose ends are in two. They count in both directions.
-
-    Only agents that change look at their edges, as few do at a time. An edge counts twice at an end that changes, but
-    once where both do. `at_own` is the place of the first own agent; groups and classes are those of all
-    visible ones."""
-    wrong = lost = 0
-    for a in range(u64(indptr.size - 1)):
-        place = u64(at_own) + u64(a)
-        if before[place] == now[place]:
-            continue
-        for j in range(u64(indptr[a]), u64(indptr[u64(a) + u64(1)])):
-            b = u64(indices[j])
-            ends = 2 if before[b] == now[b] else 1
-            change = ends * (int(now[place] == now[b]) - int(before[place] == before[b]))
-            if class_[place] != class_[b]:
-                wrong += change
-            else:
-                lost -= change
-    return wrong, lost
-
-
-class MisjudgedEdges:
-    """The edges between classes whose ends are in one group, and those within classes whose ends are in two, followed
-    from step to step."""
-
-    def __init__(self, graph: Graph, hood: Neighborhood, class_: NDArray[Any]):
-        self.graph, self.hood, self.class_ = graph, hood, hood.seen("class", class_)
-        self.group = self.class_.astype(np.int32)  # groups that are the classes misjudge no edge
-        self.n_misjudged = np.zeros(2, np.int64)
-        between, _ = self._change(np.zeros_like(self.group))
-        self.n_edges = hood.team.total([between, len(graph.indices) - between])
-
-    def _change(self, group: NDArray[np.int32]) -> tuple[int, int]:
-        indptr, indices = self.graph.indptr, self.graph.indices
-        change: tuple[int, int] = newly_misjudged(indptr, indices, self.hood.at, self.group, group, self.class_)
-        return change
-
-    def shares(self, group: NDArray[np.int32]) -> tuple[float, float]:
-        """Of the edges between classes, and of those within, the shares that these groups of own agents misjudge."""
-        seen = self.hood.seen("group", group)
-        self.n_misjudged += self.hood.team.total(self._change(seen))
-        self.group[:] = seen
-        wrong, lost = (self.n_misjudged / np.maximum(self.n_edges, 1)).tolist()
-        return wrong, lost
 
 
 class ChangeDetector:
@@ -166,6 +115,19 @@ def _cusum(x, sign, sigma, mean, count, side, a):
     return total > ALARM
 
 
+def contributions(form: CensusState | CensusAgent, t: int) -> list[tuple[NDArray[np.int64], Any, Any]]:
+    """Equation (2): what agents contribute to a census that starts at step t, the agents, codes and masses of each
+    part. The first part is the bins of means, and the noise channel."""
+    mean, noise = np.atleast_1d(form.own_mean), form.sampling.of_means()
+    binned = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
+    agents = np.flatnonzero(binned if form.detector is None else binned & ~form.detector.suspected)
+    check = form.schedule.checks_variances(t, form.began)
+    return [
+        (agents, *bin_means(mean[agents], noise[agents], form.unit)),
+        *form.sampling.contributions(form.fitted.frame if check else None),
+    ]
+
+
 class CensusState(State):
     """Array form: the histograms, fitted mixtures and posteriors of all agents."""
 
@@ -198,16 +160,13 @@ class CensusState(State):
         self._n_slots = max(2 * whole.n_edges, 1)
         self._alone = graph.degrees == 0
         self.n_alone = int(hood.team.total(np.count_nonzero(self._alone)))
-        self._noise, self._noise_at = np.empty(n), -1  # the sampling variances of the own means, at a step
         self._posteriors, self._posterior_at = Posteriors.room(n), -1
         self._below, self._truth = np.empty(n), NOT_KNOWN  # the posterior probability of means below these
         self._prior = self.fitted.prior
-        self._prior_of: FittedMixtures | None = None  # the fit that the prior is of
-        self._n_components = 0.0  # components of a prior, on average
         self.edges = GroupEdges(self)
 
     def step(self, world: World) -> None:
-        self._noise_at = self._posterior_at = -1
+        self._posterior_at = -1
         if self.detector is not None:
             self.detector.observe(world.mean, world.counts, self.schedule.sigma * np.sqrt(self.sampling.factor))
         self.sampling.observe_all(self.own_mean, self.own_count)
@@ -220,12 +179,7 @@ class CensusState(State):
 
     def _start_census(self, world: World) -> None:
         """Equation (2): every agent with a sample bins its mean."""
-        n, mean, noise = world.n_agents, self.own_mean, self.noise
-        binned = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
-        agents = np.flatnonzero(binned if self.detector is None else binned & ~self.detector.suspected)
-        parts = [(agents, *bin_means(mean[agents], noise[agents], self.unit))]
-        check = self.schedule.checks_variances(world.t, self.began)
-        parts += self.sampling.contributions(self.fitted.frame if check else None)
+        parts = contributions(self, world.t)
         used = np.unique(np.concatenate([codes.ravel() for _, codes, _ in parts]))
         self.codes = used if world.team.size == 1 else np.unique(world.team.gather(used))
         self._make_room()
@@ -233,7 +187,7 @@ class CensusState(State):
         for agents, codes, masses in parts:
             self.masses[agents[:, None], np.searchsorted(self.codes, codes)] = masses
         self._hood.refresh(self._seen.reshape(-1))
-        self.grid = np.full(n, -1)
+        self.grid = np.full(world.n_agents, -1)
         agents, codes, _ = parts[0]
         self.grid[agents] = Bins.of(self.codes, self.unit).grid[np.searchsorted(self.codes, codes[:, 0])]
         self.began, self.rounds = world.t, 0
@@ -253,8 +207,7 @@ class CensusState(State):
 
     def restored(self) -> None:
         masses, previous = self.masses, self.previous
-        self._noise_at = self._posterior_at = -1
-        self._prior_of = None
+        self._posterior_at = -1
         self._make_room()
         if len(self.codes):
             self.masses[:], self.previous[:] = masses, previous
@@ -281,10 +234,9 @@ class CensusState(State):
 
     def _complete_census(self) -> None:
         before = self.sampling.factor
-        self.fitted, self._prior_of = FittedMixtures.none(self.world.n_agents), None  # makes room for the next
+        self.fitted = FittedMixtures.none(self.world.n_agents)  # makes room for the next
         self._prior = self.fitted.prior
         self.sampling.learn(self.codes, self.masses, self.schedule.agents_heard(self.rounds, self.heard))
-        self._noise_at = -1
         self.fitted = self._fit(self.sampling.factor / before)
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
@@ -325,21 +277,14 @@ class CensusState(State):
             fitted = self.fitted
             if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
                 fitted = self._fit()
-            if self._prior_of is not fitted:
-                self._use(fitted)
+            self._prior = fitted.prior
+            if self.n_alone:  # agents without neighbors have no prior
+                self._prior = self._prior._replace(row=np.where(self._alone, -1, fitted.row))
             truth = self.world.truth if self.world.recorded and self.world.truth is not None else NOT_KNOWN
             find_posteriors(self.own_mean, self.noise, self._prior, truth, self._posteriors, self._below)
             self._truth = truth
             self._posterior_at = self.world.t
         return self._prior, self._posteriors
-
-    def _use(self, fitted: FittedMixtures) -> None:
-        """Take these mixtures for priors; agents without neighbors have none."""
-        self._prior, self._prior_of = fitted.prior, fitted
-        if self.n_alone:
-            self._prior = self._prior._replace(row=np.where(self._alone, -1, fitted.row))
-        total = self._hood.team.total(fitted.n_components[np.maximum(self._prior.row, 0)].sum())
-        self._n_components = int(total) / self._hood.n_agents
 
     @property
     def own_mean(self) -> NDArray[np.float64]:
@@ -359,10 +304,7 @@ class CensusState(State):
     @property
     def noise(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""
-        if self._noise_at != self.world.t:
-            self.sampling.of_all_means(self._noise)
-            self._noise_at = self.world.t
-        return self._noise
+        return self.sampling.of_means()
 
     @property
     def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
@@ -378,12 +320,6 @@ class CensusState(State):
         """The most probable component of every agent."""
         return self.summary()[1].group
 
-    @property
-    def n_components(self) -> float:
-        """Components of an agent's mixture, on average over agents."""
-        self.summary()
-        return self._n_components
-
     def posterior(self, level: float) -> Posterior:
         prior, found = self.summary()
         return Posterior(found.probability, *posterior_interval(level, self.own_mean, self.noise, prior))
@@ -393,7 +329,9 @@ class CensusState(State):
         return self._below if value is self._truth else posterior_cdf(value, self.own_mean, self.noise, prior)
 
     def coverage(self, truth: NDArray[np.float64], level: float) -> float:
-        n_within, n_known = self._hood.team.total(count_within(self.cdf(truth), level)).tolist()
+        below = self.cdf(truth)
+        within, known = np.abs(below - 0.5) <= 0.5 * level, below == below
+        n_within, n_known = self._hood.team.total([np.count_nonzero(within), np.count_nonzero(known)]).tolist()
         return n_within / n_known if n_known else math.nan
 
 
@@ -403,25 +341,31 @@ class GroupEdges(Edges):
     def __init__(self, state: CensusState):
         super().__init__(state.world.hood)
         self._state = state
-        self._misjudged: MisjudgedEdges | None = None
+        self._class = self.hood.seen("class", state.world.class_)
+        self._totals: NDArray[Any] | None = None  # edges between classes, and within, in both directions
         self._shares, self._shares_at = (math.nan, math.nan), -1  # of misjudged edges, at a step
 
     @property
     def wrong_share(self) -> float:
         """Of the edges between classes, the share whose ends are in one group."""
-        return self._misjudged_shares()[0]
+        return self._misjudged()[0]
 
     @property
     def lost_share(self) -> float:
         """Of the edges within classes, the share whose ends are in two groups."""
-        return self._misjudged_shares()[1]
+        return self._misjudged()[1]
 
-    def _misjudged_shares(self) -> tuple[float, float]:
-        world = self._state.world
-        if self._misjudged is None:
-            self._misjudged = MisjudgedEdges(self._state.given, self.hood, world.class_)
-        if self._shares_at != world.t:
-            self._shares, self._shares_at = self._misjudged.shares(self._state.group), world.t
+    def _misjudged(self) -> tuple[float, float]:
+        state, graph, team = self._state, self._state.given, self.hood.team
+        if self._totals is None:
+            between = np.repeat(state.world.class_, graph.degrees) != self._class[graph.indices]
+            n_between = np.count_nonzero(between)
+            self._totals = team.total([n_between, len(between) - n_between])
+        if self._shares_at != state.world.t:
+            group = self.hood.seen("group", state.group)
+            counts = team.total(count_misjudged(graph.indptr, graph.indices, self.hood.at, group, self._class))
+            wrong, lost = (counts / np.maximum(self._totals, 1)).tolist()
+            self._shares, self._shares_at = (wrong, lost), state.world.t
         return self._shares
 
     @property
@@ -430,7 +374,10 @@ class GroupEdges(Edges):
 
     @property
     def n_groups(self) -> float:
-        return self._state.n_components
+        """Components of an agent's mixture, on average over agents."""
+        prior, _ = self._state.summary()
+        total = self.hood.team.total(prior.n_components[np.maximum(prior.row, 0)].sum())
+        return int(total) / self.hood.n_agents
 
     def graph(self) -> Graph:
         graph, group = self._state.given, self._state.group
@@ -438,3 +385,22 @@ class GroupEdges(Edges):
 
     def groups(self, graph: Graph) -> NDArray[np.int64]:
         return self._state.group.astype(np.int64)
+
+
+@kernel
+def count_misjudged(indptr, indices, at_own, group, class_):
+    """The edges between classes whose ends are in one group, and those within classes whose ends are in two, of own
+    agents, in both directions.
+
+    `at_own` is the place of the first own agent; groups and classes are those of all visible ones."""
+    wrong = lost = 0
+    for a in range(u64(indptr.size - 1)):
+        place = u64(at_own) + u64(a)
+        for j in range(u64(indptr[a]), u64(indptr[u64(a) + u64(1)])):
+            b = u64(indices[j])
+            together = group[place] == group[b]
+            if class_[place] != class_[b]:
+                wrong += int(together)
+            else:
+                lost += int(not together)
+    return wrong, lost

@@ -35,15 +35,17 @@ _LARGEST_EXPONENT = 200
 _BITS, _VARIANCES = 44, 1 << 16
 """Bits of a code below e; the e of the channels of sample variances."""
 _MIDDLE = 1 << (_BITS - 1)
+_CHANNEL = (_VARIANCES << _BITS) + _MIDDLE
+"""The code of the first channel of sample variances."""
 NO_CODE = np.iinfo(np.int64).min
-"""The code of nothing."""
+"""Sentinel: no bin."""
 LARGEST_RATIO = 100.0
 """The largest s^2 / sigma^2 that an agent contributes."""
 _BOUNDS = np.array([np.inf, 1.0, LARGEST_RATIO, 1.0, LARGEST_RATIO**2, 1.0, *BOUNDS])
 """The largest masses of the channels of sample variances: the sum of variances and their number (`bin_variances`), the
 sum of ratios, their number and the sum of their squares (`bin_ratios`), the number of agents with 0/1 samples
-(`bin_binary`), and products (`bin_products`)."""
-_BINARY = 5
+(BINARY), and products (`bin_products`)."""
+BINARY = 5
 """The channel of agents with 0/1 samples."""
 _PRODUCTS = len(_BOUNDS) - PRODUCTS
 """The first channel of products, which may be negative."""
@@ -61,8 +63,9 @@ def bin_means(mean: Any, noise: Any, unit: float) -> tuple[Any, Any]:
     h = unit * np.exp2(e)
     y = np.clip(mean / h, -float(REACH), float(REACH))
     k = np.floor(y)
-    base = e * (1 << _BITS) + _MIDDLE + k.astype(np.int64)
-    codes = np.stack([e * (1 << _BITS), base, base + 1], axis=-1)
+    channel = e << _BITS
+    first = channel + _MIDDLE + k.astype(np.int64)
+    codes = np.stack([channel, first, first + 1], axis=-1)
     masses = np.stack([noise / (h * h), 1.0 - (y - k), y - k], axis=-1)
     return codes, masses
 
@@ -83,52 +86,43 @@ def histogram_of(mean: Any, noise: Any, unit: float) -> tuple[NDArray[np.int64],
 def bin_variances(square: Any, count: Any) -> tuple[Any, Any]:
     """What agents contribute to the average of sample variances: codes and masses of shape (..., 2), for the sum of
     variances and for the number of agents that have one."""
-    codes = np.broadcast_to(_VARIANCES * (1 << _BITS) + _MIDDLE + np.arange(2), (*np.shape(square), 2))
-    return codes, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1)
+    return in_channels(0, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1))
 
 
 def bin_ratios(ratio: Any) -> tuple[Any, Any]:
     """What agents contribute to the average of r = s^2 / sigma^2: codes and masses of shape (..., 3), for the sum of r,
     the number of agents that have one, and the sum of r^2."""
     ratio = np.minimum(ratio, LARGEST_RATIO)
-    codes = np.broadcast_to(_VARIANCES * (1 << _BITS) + _MIDDLE + np.arange(2, 5), (*np.shape(ratio), 3))
-    return codes, np.stack([ratio, np.ones_like(ratio), ratio * ratio], axis=-1)
-
-
-def bin_binary(n_agents: int) -> tuple[Any, Any]:
-    """What agents whose samples are all 0 or 1 contribute to their number: codes and masses of shape (agents, 1)."""
-    return np.full((n_agents, 1), _VARIANCES * (1 << _BITS) + _MIDDLE + _BINARY), np.ones((n_agents, 1))
-
-
-def share_binary(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[np.float64]:
-    """The share of agents whose samples are all 0 or 1, by each row of masses."""
-    return _channel(codes, masses, _BINARY)
+    return in_channels(2, np.stack([ratio, np.ones_like(ratio), ratio * ratio], axis=-1))
 
 
 def bin_products(products: Any) -> tuple[Any, Any]:
     """What agents contribute to the regression of variances on means: codes and masses of shape (..., PRODUCTS)."""
-    codes = np.broadcast_to(_VARIANCES * (1 << _BITS) + _MIDDLE + _PRODUCTS + np.arange(PRODUCTS), np.shape(products))
-    return codes, products
+    return in_channels(_PRODUCTS, products)
 
 
-def _channel(codes: NDArray[np.int64], masses: NDArray[Any], k: int) -> NDArray[np.float64]:
+def in_channels(first: int, masses: Any) -> tuple[Any, Any]:
+    """Codes of the channels `first`, `first` + 1, .. of sample variances, and these masses in them."""
+    return np.broadcast_to(_CHANNEL + first + np.arange(masses.shape[-1]), masses.shape), masses
+
+
+def channel(codes: NDArray[np.int64], masses: NDArray[Any], k: int) -> NDArray[np.float64]:
     """Channel k of sample variances of each row of masses; zeros where there is none."""
-    code = _VARIANCES * (1 << _BITS) + _MIDDLE + k
-    found = np.searchsorted(codes, code)
-    there = found < len(codes) and codes[found] == code
+    found = np.searchsorted(codes, _CHANNEL + k)
+    there = found < len(codes) and codes[found] == _CHANNEL + k
     return masses[:, found].astype(np.float64) if there else np.zeros(len(masses))
 
 
 def average_variance(codes: NDArray[np.int64], masses: NDArray[Any], before: Any) -> NDArray[np.float64]:
     """The average sample variance by each row of masses; `before` where a row holds none."""
-    total, agents = (_channel(codes, masses, k) for k in range(2))
+    total, agents = (channel(codes, masses, k) for k in range(2))
     return np.where((agents > NEGLIGIBLE) & (total > 0.0), total / np.maximum(agents, NEGLIGIBLE), before)
 
 
 def average_ratio(codes: NDArray[np.int64], masses: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
     """By each row of masses: the average r, the variance of r between agents, and the share of agents that have one.
     It is zero where a row holds none, or sums that numbers cannot have: (sum of r)^2 <= number * (sum of r^2)."""
-    total, agents, squares = (_channel(codes, masses, k) for k in range(2, 5))
+    total, agents, squares = (channel(codes, masses, k) for k in range(2, 5))
     possible = (agents > NEGLIGIBLE) & (total > 0.0) & (squares * agents >= 0.999 * total * total)
     agents = np.where(possible, agents, 0.0)
     mean = total / np.maximum(agents, NEGLIGIBLE)
@@ -137,28 +131,33 @@ def average_ratio(codes: NDArray[np.int64], masses: NDArray[Any]) -> tuple[NDArr
 
 def has_products(codes: NDArray[np.int64]) -> bool:
     """Whether agents contributed products."""
-    return bool((codes == _VARIANCES * (1 << _BITS) + _MIDDLE + _PRODUCTS).any())
+    return bool((codes == _CHANNEL + _PRODUCTS).any())
 
 
 def average_products(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[np.float64]:
     """By each row of masses: the averages of products, zeros where it holds none."""
-    return np.stack([_channel(codes, masses, k) for k in range(_PRODUCTS, _PRODUCTS + PRODUCTS)], axis=-1)
+    return np.stack([channel(codes, masses, k) for k in range(_PRODUCTS, _PRODUCTS + PRODUCTS)], axis=-1)
+
+
+def _parts(codes: NDArray[np.int64]) -> tuple[Any, Any, Any, Any]:
+    """The e and k of codes, which of them are channels of sample variances, and which are bins."""
+    e, k = codes >> _BITS, (codes & ((1 << _BITS) - 1)) - _MIDDLE
+    variances = e == _VARIANCES
+    return e, k, variances, ~variances & (k != -_MIDDLE)
 
 
 def plausible(codes: NDArray[np.int64], masses: NDArray[Any], ballots: float = 1.0) -> bool:
     """Whether honest nodes that only average could have sent this, if each casts so many ballots at most: no negative
     mass (but of products), and noise that fits the bins of its grid. A dishonest node within these limits weighs as
     much as its neighbors' average."""
-    e, k = codes >> _BITS, (codes & ((1 << _BITS) - 1)) - _MIDDLE
-    variances, noise = e == _VARIANCES, k == -_MIDDLE
+    e, k, variances, bins = _parts(codes)
     signed = variances & (k >= _PRODUCTS)
-    bins = ~variances & ~noise
     return bool(
         np.all(variances | (np.abs(e) <= _LARGEST_EXPONENT))
         and np.all(~bins | (np.abs(k) <= REACH + 1))
         and np.all(~variances | ((k >= 0) & (k < len(_BOUNDS))))
         and np.all(masses[~signed] >= -NEGLIGIBLE)
-        and np.all(masses[noise & ~variances] <= _LARGEST_NOISE * ballots)
+        and np.all(masses[~variances & ~bins] <= _LARGEST_NOISE * ballots)
         and np.all(np.abs(masses[variances]) <= _ONE * ballots * _BOUNDS[k[variances]])
         and masses[bins].sum() <= _ONE * ballots
     )
@@ -166,18 +165,18 @@ def plausible(codes: NDArray[np.int64], masses: NDArray[Any], ballots: float = 1
 
 def ballots_in(codes: NDArray[np.int64], masses: NDArray[Any]) -> float:
     """The means in a histogram per node: its mass, if that is more than one."""
-    total = float(masses[(codes >> _BITS != _VARIANCES) & (codes & ((1 << _BITS) - 1) != 0)].sum(dtype=np.float64))
+    *_, bins = _parts(codes)
+    total = float(masses[bins].sum(dtype=np.float64))
     return total if total > _ONE else 1.0
 
 
 def clip_masses(codes: NDArray[np.int64], masses: NDArray[Any], ballots: float = 1.0) -> NDArray[Any]:
     """These masses with negative ones set to zero (but products), those of channels of sample variances to at most
     their bounds, and the bins, if they then sum to more than the ballots of a node, scaled to sum to that."""
-    k, variances = (codes & ((1 << _BITS) - 1)) - _MIDDLE, codes >> _BITS == _VARIANCES
+    _, k, variances, bins = _parts(codes)
     clipped = np.where(variances & (k >= _PRODUCTS), masses, np.maximum(masses, masses.dtype.type(0.0)))
     bounds = ballots * _BOUNDS[k[variances]]
     clipped[variances] = np.clip(clipped[variances], -bounds, bounds)
-    bins = ~variances & (k != -_MIDDLE)
     total = clipped[bins].sum(dtype=np.float64)
     if total > ballots:
         clipped[bins] = clipped[bins] / (total / ballots)
@@ -196,9 +195,9 @@ class Bins(NamedTuple):
 
     @classmethod
     def of(cls, codes: NDArray[np.int64], unit: float) -> Bins:
-        e, k = codes >> _BITS, (codes & ((1 << _BITS) - 1)) - _MIDDLE
-        h = unit * np.exp2(np.where(e == _VARIANCES, 0.0, e))
-        center = np.where((k == -_MIDDLE) | (e == _VARIANCES), np.nan, k * h)
+        e, k, variances, bins = _parts(codes)
+        h = unit * np.exp2(np.where(variances, 0.0, e))
+        center = np.where(bins, k * h, np.nan)
         return cls(center, h * h, np.unique(e, return_inverse=True)[1].astype(np.int64))
 
 

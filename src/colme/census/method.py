@@ -32,8 +32,8 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.census.array import CensusState, ChangeDetector
-from colme.census.histogram import NEGLIGIBLE, NO_CODE, Bins, bin_means, sum_by_code
+from colme.census.array import CensusState, ChangeDetector, contributions
+from colme.census.histogram import NEGLIGIBLE, NO_CODE, Bins, sum_by_code
 from colme.census.posterior import FittedMixtures, posteriors
 from colme.census.sample_variance import SamplingNoise
 from colme.errors import MethodError, one_of, positive
@@ -254,14 +254,10 @@ class CensusAgent(Agent):
 
     def _start_census(self) -> None:
         """Equation (2)."""
-        mean, noise = np.atleast_1d(self.own_mean), self.sampling.of_means()
-        binned = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
-        agents = np.flatnonzero(binned if self.detector is None else binned & ~self.detector.suspected)
-        parts = [(agents, *bin_means(mean[agents], noise[agents], self.unit))]
-        self.channels = np.full(len(mean), NO_CODE)
-        self.channels[agents] = parts[0][1][:, 0]
-        check = self.schedule.checks_variances(self.t, self.began)
-        parts += self.sampling.contributions(self.fitted.frame if check else None)
+        parts = contributions(self, self.t)
+        agents, codes, _ = parts[0]
+        self.channels = np.full(len(self.sampling.count), NO_CODE)
+        self.channels[agents] = codes[:, 0]
         self.codes, masses = sum_by_code(*(np.concatenate([each[i].ravel() for each in parts]) for i in (1, 2)))
         self.masses = masses.astype(self.place.exchange)
         self.previous = np.zeros_like(self.masses)
@@ -271,17 +267,12 @@ class CensusAgent(Agent):
         """Equation (3), `colme.gossip.consensus_round` for one agent; `plain`: without momentum."""
         codes = np.unique(np.concatenate([self.codes, *(message.codes for message in heard.values())]))
         now, before = (_at_codes(codes, self.codes, masses) for masses in (self.masses, self.previous))
-        number, gossip = self.place.exchange, self.schedule.gossip
-        own, total = number(1.0), np.zeros_like(now)
-        for message in heard.values():
-            weight = number(gossip.weight(len(self.neighbors), message.degree))
-            own -= weight
-            total += weight * _at_codes(codes, message.codes, message.masses)
-        value = total + own * now
-        if self.rounds > 0 and not plain:
-            value = number(gossip.momentum) * (value - before) + before
+        value = self.schedule.gossip.round_of_one(
+            now, before, ((each.degree, _at_codes(codes, each.codes, each.masses)) for each in heard.values()),
+            len(self.neighbors), first=plain or self.rounds == 0,
+        )  # fmt: skip
         self.codes, self.previous = codes, now
-        self.masses = np.where(np.abs(value) > NEGLIGIBLE, value, number(0.0))
+        self.masses = np.where(np.abs(value) > NEGLIGIBLE, value, np.zeros_like(value))
 
     def _end_round(self) -> None:
         self.rounds += 1

@@ -19,7 +19,7 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import LANES, helper, kernel, lanes_like, select
+from colme._core.jit import LANES, equation, helper, kernel, lanes_like, select
 from colme._core.normal import cumulative, exponential, normal_cdf, normal_density, normal_quantile
 from colme._core.team import ALONE, Team
 from colme.census.histogram import Bins
@@ -120,18 +120,10 @@ class FittedMixtures:
             np.tile(CONSTANT, (n_rows, 1)), np.full(n_rows, np.inf), np.zeros((n_agents, 2)),
         )  # fmt: skip
 
-    def without(self, n_rows: int) -> FittedMixtures:
-        """These mixtures, each the prior of one agent, without the first ones."""
-        if n_rows == 0:
-            return self
-        kept = FittedMixtures(*(getattr(self, name)[n_rows:] for name in self.saved))
-        kept.row = np.where(kept.row >= 0, kept.row - n_rows, -1)
-        return kept
-
     @classmethod
     def of_rows(
-        cls, masses: NDArray[Any], bins: Bins, reached: Any, n_agents: int, *, heard: Any = 1.0, factor: Any = 1.0,
-        function: Any = CONSTANT, warm_start: bool = False,
+        cls, masses: NDArray[Any], bins: Bins, reached: Any, n_agents: int, heard: Any = 1.0, factor: Any = 1.0,
+        function: Any = CONSTANT, *, warm_start: bool = False,
     ) -> FittedMixtures:  # fmt: skip
         """One mixture per row of masses, whose columns are `bins`; row i is the prior of agent i.
 
@@ -144,28 +136,20 @@ class FittedMixtures:
         warm_start  fit the first row and start the others from it: they are similar"""
         n, n_first = len(masses), min(len(masses), 1) if warm_start else len(masses)
         # contiguous: other strides would be compiled for, each anew
-        limit, part, times = (np.array(np.broadcast_to(x, n), np.float64) for x in (reached, heard, factor))
-        function = np.broadcast_to(function, (n, len(CONSTANT)))
+        numbers = [np.array(np.broadcast_to(each, n), np.float64) for each in (reached, heard, factor)]
         start = Mixture._make([*np.zeros((3, MAX_COMPONENTS)), np.zeros(MAX_COMPONENTS, np.bool_)])
-
-        def fit(rows: slice, k_start: int, out: FittedMixtures) -> None:
-            out.function[rows] = function[rows]
-            prior = MixturePrior._make(column[rows] for column in out.prior)
-            if masses.shape[1]:
-                _fit_rows(
-                    masses[rows], bins, limit[rows], float(n_agents), part[rows], times[rows], start, np.int64(k_start),
-                    prior, out.frame[rows],
-                )  # fmt: skip
-
+        given = masses, bins, *numbers, float(n_agents), start
         fitted = cls.none(n_first, n_first)
-        fit(slice(n_first), 0, fitted)
+        fitted.function[:] = np.broadcast_to(function, (n, len(CONSTANT)))[:n_first]
+        _fit_rows(*given, np.int64(0), fitted.prior, fitted.frame)
         if n_first < n:
-            k, first = int(fitted.n_components[0]), fitted
-            fitted = cls.none(n, n, k or MAX_COMPONENTS)
+            k, first = fitted.n_components[0], fitted
+            fitted = cls.none(n, n, int(k) or MAX_COMPONENTS)
             for name in cls.saved:
                 column = getattr(fitted, name)
                 column[:1] = getattr(first, name)[(slice(None), *map(slice, column.shape[1:]))]
-            fit(slice(1, n), k, fitted)
+            fitted.function[:] = function
+            _fit_rows(*given, k, fitted.prior, fitted.frame)
         fitted.row = np.where(fitted.n_components > 0, np.arange(n), -1)
         return fitted
 
@@ -180,11 +164,9 @@ class FittedMixtures:
 
         The workers of a team each have the first row and the rows of their own agents. Where these start from a row
         that only another worker has, it is exchanged."""
-        heard, factor = (np.broadcast_to(np.asarray(each, np.float64), len(masses)) for each in (heard, factor))
-        function = np.broadcast_to(function, (len(masses), len(CONSTANT)))
-        fitted = cls.of_rows(
-            masses, bins, reached, n_agents, heard=heard, factor=factor, function=function, warm_start=warm_start
-        )
+        every = [masses, *(np.broadcast_to(each, len(masses)) for each in (reached, heard, factor)),
+                 np.broadcast_to(function, (len(masses), len(CONSTANT)))]  # fmt: skip
+        fitted = cls.of_rows(masses, bins, reached, n_agents, *every[2:], warm_start=warm_start)
         scale = fitted.frame[:, 1]
         fitted.row, fitted.frame = fitted.row[row], fitted.frame[row]
         n_grids = int(bins.grid.max(initial=-1)) + 1
@@ -196,21 +178,18 @@ class FittedMixtures:
         for g in np.flatnonzero(team.total((share > 0.0).any(axis=0))):
             agents = np.flatnonzero((grid == g) & (share[row, g] > 0.0))
             rows, which = np.unique(row[agents], return_inverse=True)
-            own = np.where(bins.grid == g, masses[rows], masses.dtype.type(0.0))
-            given = [own, reached * share[rows, g], heard[rows], factor[rows], function[rows]]
-            foreign = 0
+            given, foreign = [each[rows] for each in every], 0
+            given[0] = np.where(bins.grid == g, given[0], masses.dtype.type(0.0))
+            given[1] = given[1] * share[rows, g]
             if warm_start and team.size > 1:
                 foreign, given = _with_first_row(given, rows, team)
             if not len(rows):
                 continue
-            apart = cls.of_rows(
-                given[0], bins, given[1], n_agents, heard=given[2], factor=given[3], function=given[4],
-                warm_start=warm_start,
-            ).without(foreign)  # fmt: skip
-            found = apart.row[which] >= 0
+            apart = cls.of_rows(given[0], bins, given[1], n_agents, *given[2:], warm_start=warm_start)
+            found = apart.row[foreign:][which] >= 0
             fitted.row[agents[found]] = n_rows + which[found]
             apart.first_group += MAX_COMPONENTS * (g + 1)
-            parts.append(apart.prior)
+            parts.append(MixturePrior._make(column[foreign:] for column in apart.prior))
             n_rows += len(rows)
         uncounted = np.flatnonzero((grid < 0) & (fitted.row >= 0))
         uncounted = uncounted[fitted.limit[fitted.row[uncounted]] == np.inf]
@@ -238,22 +217,23 @@ def _joined(parts: list[MixturePrior], room: int) -> list[NDArray[Any]]:
 def _with_first_row(given: list[NDArray[Any]], rows: NDArray[np.int64], team: Team) -> tuple[int, list[NDArray[Any]]]:
     """What a fit needs of some rows, and before them, if it is not among them, the row with which all workers of the
     team would start: the first one of all, or else that of the first agent. Returns whether it was added."""
-    widths = [math.prod(each.shape[1:]) for each in given]
-    mine = np.column_stack([rows[:1], *(each[:1].reshape(-1, w) for each, w in zip(given, widths, strict=True))])
-    offered = team.gather(mine.astype(np.float64))
-    chosen = offered[:1] if not (offered[:, 0] == 0.0).any() else offered[offered[:, 0] == 0.0][:1]
-    if not len(rows) or np.array_equal(mine[:, 1:], chosen[:, 1:]):
+    numbers, *offered = (team.gather(each[:1]) for each in (rows, *given))
+    if not len(rows):
         return 0, given
-    first = np.split(chosen[0, 1:], np.cumsum(widths)[:-1])
-    return 1, [np.concatenate([one.astype(each.dtype).reshape(1, *each.shape[1:]), each])
-               for one, each in zip(first, given, strict=True)]  # fmt: skip
+    chosen = int(np.argmin(numbers != 0))  # the first of the zeros, or the first of all
+    first = [each[chosen : chosen + 1] for each in offered]
+    if all(np.array_equal(one, each[:1]) for one, each in zip(first, given, strict=True)):
+        return 0, given
+    return 1, [np.concatenate(pair) for pair in zip(first, given, strict=True)]
 
 
 @kernel
-def _fit_rows(masses, bins, reached, n_agents, heard, factor, start, k_start, out, frame):
-    """Fit a mixture to every row of masses, and write it to the same row of `out` and `frame`; see `of_rows`.
+def _fit_rows(masses, bins, reached, heard, factor, n_agents, start, k_start, out, frame):
+    """Fit a mixture to every row of masses for which there is a row of `out` and `frame`, and write it there; see
+    `of_rows`.
 
-    start, k_start  the components that all rows start from; if there are none, the first row leaves its own there"""
+    start, k_start  the components that all rows but the first start from; if there are none, the first row is fitted,
+                    too, and leaves its own there"""
     center, squared_width, grid = bins
     n_grids = 0
     for b in range(grid.size):
@@ -261,7 +241,7 @@ def _fit_rows(masses, bins, reached, n_agents, heard, factor, start, k_start, ou
     mass, sampling = np.empty(n_grids), np.empty(n_grids)
     c, n, v, added = np.empty(center.size), np.empty(center.size), np.empty(center.size), np.empty(MAX_COMPONENTS)
     s, wide = np.empty(center.size), np.zeros(MAX_COMPONENTS, np.bool_)
-    for row in range(masses.shape[0]):
+    for row in range(min(k_start, 1), out.n_components.size):
         for e in range(n_grids):
             mass[e] = sampling[e] = 0.0
         for b in range(center.size):
@@ -396,60 +376,43 @@ def posterior_cdf(
 def find_posteriors(mean, noise, prior, value, out, below):
     """`posteriors`, written to `out`, and `posterior_cdf` for these values, or `NOT_KNOWN`, written to `below`.
 
-    Some agents at a time are evaluated together, one component of each of their priors after the other, in vector
+    Agents in a row that have the same prior are evaluated together, one component after the other, in vector
     instructions."""
     x, s2, total, shift = lanes_like(mean), lanes_like(mean), lanes_like(mean), lanes_like(mean)
     square, kept, best, which = lanes_like(mean), lanes_like(mean), lanes_like(mean), lanes_like(mean)
     p, moved, variance = lanes_like(mean), lanes_like(mean), lanes_like(mean)
-    none, limit, first_group = lanes_like(mean), lanes_like(mean), lanes_like(mean)
     away, alone, under = lanes_like(mean), lanes_like(mean), lanes_like(mean)
-    weight, location, spread = lanes_like(mean), lanes_like(mean), lanes_like(mean)
-    relative, slope = lanes_like(mean), lanes_like(mean)
     a, n, with_values = u64(0), u64(mean.size), value.size > 0
     while a < n:
-        size, same = _together(prior.row, a)
-        k, n_priors = 0, u64(1) if same else size
-        for lane in range(n_priors):
-            row = prior.row[a + lane]
-            k = max(k, prior.n_components[row] if row >= 0 else 0)
-            none[lane] = prior.outlier_density[row] * math.sqrt(2.0 * math.pi) if row >= 0 else 1.0
-            limit[lane] = prior.limit[row] if row >= 0 else np.inf
-            first_group[lane] = prior.first_group[row] if row >= 0 else 0
-        for lane in range(n_priors, size):
-            none[lane], limit[lane], first_group[lane] = none[0], limit[0], first_group[0]
+        row, size = prior.row[a], u64(1)
+        while size < min(u64(LANES), n - a) and prior.row[a + size] == row:
+            size += u64(1)
+        k, none, first_group = 0, 1.0, 0
+        if row >= 0:
+            k, first_group = prior.n_components[row], prior.first_group[row]
+            none = prior.outlier_density[row] * math.sqrt(2.0 * math.pi)
         for lane in range(size):
             x[lane], s2[lane] = mean[a + lane], min(noise[a + lane], _VAST)
-            total[lane], shift[lane], square[lane], kept[lane] = none[lane], 0.0, none[lane] * s2[lane], none[lane]
-            best[lane], which[lane] = 0.0, first_group[lane]
+            total[lane], shift[lane], square[lane], kept[lane] = none, 0.0, none * s2[lane], none
+            best[lane] = which[lane] = 0.0
         if with_values:
             for lane in range(size):
                 away[lane] = value[a + lane] - x[lane]
                 alone[lane] = cumulative(away[lane] / math.sqrt(max(s2[lane], TINY)))  # without a prior
-                under[lane] = none[lane] * alone[lane]
+                under[lane] = none * alone[lane]
         for i in range(k):
-            for lane in range(n_priors):
-                row = prior.row[a + lane]
-                if row >= 0 and i < prior.n_components[row]:
-                    weight[lane], location[lane] = prior.weight[row, i], prior.location[row, i]
-                    spread[lane] = prior.variance[row, i]
-                    relative[lane], slope[lane] = variance_at(prior.function[row], location[lane], spread[lane])
-                else:
-                    weight[lane] = location[lane] = spread[lane] = slope[lane] = 0.0
-                    relative[lane] = 1.0
-            for lane in range(n_priors, size):
-                weight[lane], location[lane], spread[lane] = weight[0], location[0], spread[0]
-                relative[lane], slope[lane] = relative[0], slope[0]
+            weight, location, spread = prior.weight[row, i], prior.location[row, i], prior.variance[row, i]
+            relative, limit = variance_at(prior.function[row], location, spread), prior.limit[row]
             for lane in range(size):
                 # the mean in the component is x + moved
-                p[lane], own, variance[lane], moved[lane] = _in_component(
-                    x[lane], s2[lane], weight[lane], location[lane], spread[lane], relative[lane], slope[lane],
-                    limit[lane],
-                )  # fmt: skip
+                p[lane], own, variance[lane], moved[lane] = in_component(
+                    x[lane], s2[lane], weight, location, spread, relative, limit
+                )
                 total[lane] += p[lane]
                 shift[lane] += p[lane] * moved[lane]
                 square[lane] += p[lane] * (variance[lane] + moved[lane] * moved[lane])
                 kept[lane] += p[lane] * own
-                which[lane] = select(p[lane] > best[lane], first_group[lane] + float(i), which[lane])
+                which[lane] = select(p[lane] > best[lane], float(i), which[lane])
                 best[lane] = select(p[lane] > best[lane], p[lane], best[lane])
             if with_values:
                 for lane in range(size):
@@ -464,7 +427,7 @@ def find_posteriors(mean, noise, prior, value, out, below):
                 max(square[lane] * scale - away_from_x * away_from_x, 0.0) if known else noise[a + lane]
             )
             out.kept[a + lane] = kept[lane] * scale if known else 1.0
-            out.group[a + lane] = int(which[lane]) if there else 0
+            out.group[a + lane] = first_group + int(which[lane]) if there else 0
             out.probability[a + lane] = best[lane] * scale if known else 0.0
         if with_values:
             for lane in range(size):
@@ -474,36 +437,18 @@ def find_posteriors(mean, noise, prior, value, out, below):
         a += size
 
 
-@kernel
-def count_within(below, level):
-    """How many of these probabilities lie in an interval of this level around the median, and how many are known."""
-    within = known = 0
-    for a in range(below.size):
-        within += 1 if abs(below[a] - 0.5) <= 0.5 * level else 0
-        known += 1 if below[a] == below[a] else 0
-    return within, known
-
-
-@helper
-def _together(row, a):
-    """How many agents from a on are evaluated together, at most LANES, and whether all of them have the same prior."""
-    most = min(u64(LANES), u64(row.size) - a)
-    size = u64(1)
-    while size < most and row[a + size] == row[a]:
-        size += u64(1)
-    return (size, True) if size == most or size >= u64(LANES // 4) else (most, False)
-
-
-@helper
-def _in_component(x, s2, weight, location, spread, relative, slope, limit):
+@equation
+def in_component(x: Any, s2: Any, weight: Any, location: Any, spread: Any, relative: Any, limit: Any) -> Any:
     """For one component: its probability given the mean x of sampling variance s2, up to a factor that all components
     share; the weight of x in the posterior mean; the posterior variance; and the posterior mean minus x."""
-    noise = s2 + excess_noise((relative, slope), s2)
-    everything = max(noise + spread, TINY)
+    noise = s2 + excess_noise(relative, s2)
+    everything = noise + spread
+    everything = select(everything < TINY, TINY, everything)
     precision, away = 1.0 / everything, x - location
-    root, e = math.sqrt(precision), away * away * precision
+    root, e = np.sqrt(precision), away * away * precision
     p = select(e < 64.0, weight * root * exponential(-0.5 * select(e < 64.0, e, 0.0)), 0.0)
-    beyond = max(abs(away) - limit * (everything * root), 0.0)
+    beyond = abs(away) - limit * (everything * root)
+    beyond = select(beyond > 0.0, beyond, 0.0)
     pulled, own = away - select(away < 0.0, -beyond, beyond), spread * precision
     return p, own, own * noise, -(noise * precision) * pulled
 
@@ -519,42 +464,16 @@ def posterior_interval(
 
 
 @helper
-def _noise_in(i, s2, prior, row):
-    """The sampling variance of a mean in component i, if it is s2 on average over all agents."""
-    if s2 == np.inf:
-        return s2
-    return s2 + excess_noise(variance_at(prior.function[row], prior.location[row, i], prior.variance[row, i]), s2)
+def first_row(prior):
+    """The first row of a prior, for `posterior_moments`: in a loop over agents its arrays are found once."""
+    return prior.n_components[0], prior.weight[0], prior.location[0], prior.variance[0], prior.outlier_density[0]
 
 
 @helper
-def _middle(i, x, noise, prior, row):
-    """The posterior mean in component i, given the mean x of this sampling variance."""
-    location, variance = prior.location[row, i], prior.variance[row, i]
-    kept, away = variance / (variance + noise), x - location
-    beyond = abs(away) - prior.limit[row] * math.sqrt(variance + noise)
-    value = location + kept * away
-    return value + (1.0 - kept) * math.copysign(beyond, away) if beyond > 0.0 else value
-
-
-@helper
-def _membership(x, s2, prior, row, p):
-    """p[i] = the posterior probability of component i given the mean x, p[k] = that of belonging to none."""
-    k = prior.n_components[row]
-    total = p[k] = prior.outlier_density[row] * math.sqrt(2.0 * math.pi)
-    for i in range(k):
-        noise = _noise_in(i, s2, prior, row)
-        p[i] = prior.weight[row, i] * normal_density(x - prior.location[row, i], noise + prior.variance[row, i])
-        total += p[i]
-    if total <= 0.0:
-        p[k] = total = 1.0
-    for i in range(k + 1):
-        p[i] /= total
-
-
-@helper
-def posterior_moments(x, s2, k, weight, location, variance, outlier_density, p):
-    """(posterior mean, posterior variance) of one agent whose prior has these k components; `p` has room for their
-    probabilities. They are those of `posteriors`, without a function or limit."""
+def posterior_moments(x, s2, row, p):
+    """(posterior mean, posterior variance) of one agent, given a row of a prior; `p` has room for the probabilities of
+    components. They are those of `posteriors`, without a function or limit."""
+    k, weight, location, variance, outlier_density = row
     if x != x or k == 0 or not 0.0 < s2 < np.inf:
         return x, s2
     total = none = outlier_density * math.sqrt(2.0 * math.pi)
@@ -579,22 +498,14 @@ def posterior_moments(x, s2, k, weight, location, variance, outlier_density, p):
 def posterior_draw(uniform, normal, mean, noise, prior, out):
     """out[a] = a true mean from the posterior of agent a, made of a uniform and a normal number; NaN without a
     sample."""
-    p = np.empty(MAX_COMPONENTS + 1)
+    p, middle, deviation = np.empty(MAX_COMPONENTS + 1), np.empty(MAX_COMPONENTS + 1), np.empty(MAX_COMPONENTS + 1)
     for a in range(mean.size):
-        x, s2, row = mean[a], noise[a], prior.row[a]
-        middle, variance = x, s2
-        if x == x and row >= 0:
-            k = prior.n_components[row]
-            _membership(x, s2, prior, row, p)
-            i, below = 0, p[0]
-            while i < k and below <= uniform[a]:
-                i += 1
-                below += p[i]
-            if i < k:
-                noise_i = _noise_in(i, s2, prior, row)
-                kept = prior.variance[row, i] / (prior.variance[row, i] + noise_i)
-                middle, variance = _middle(i, x, noise_i, prior, row), kept * noise_i
-        out[a] = middle + math.sqrt(variance) * normal[a]
+        n, i = _components(a, mean[a], noise[a], prior, p, middle, deviation), 0
+        below = p[0]
+        while i < n - 1 and below <= uniform[a]:
+            i += 1
+            below += p[i]
+        out[a] = middle[i] + deviation[i] * normal[a]
 
 
 @kernel
@@ -603,30 +514,39 @@ def posterior_quantiles(level, mean, noise, prior, out):
     z = normal_quantile(level)
     p, middle, deviation = np.empty(MAX_COMPONENTS + 1), np.empty(MAX_COMPONENTS + 1), np.empty(MAX_COMPONENTS + 1)
     for a in range(mean.size):
-        x, s2, row = mean[a], noise[a], max(prior.row[a], 0)
-        if x != x or s2 == np.inf:  # without a sample, or of unknown noise
-            out[a] = np.nan if x != x else -np.inf if level < 0.5 else np.inf
-            continue
-        k = prior.n_components[row] if prior.row[a] >= 0 else 0
-        p[0] = 1.0  # without a prior: N(x, s2)
-        if k > 0:
-            _membership(x, s2, prior, row, p)
-        n = _components(x, s2, prior, row, k, p, middle, deviation)
-        out[a] = _mixture_quantile(level, z, n, p, middle, deviation)
+        if mean[a] != mean[a] or noise[a] == np.inf:  # without a sample, or of unknown noise
+            out[a] = np.nan if mean[a] != mean[a] else -np.inf if level < 0.5 else np.inf
+        else:
+            n = _components(a, mean[a], noise[a], prior, p, middle, deviation)
+            out[a] = _mixture_quantile(level, z, n, p, middle, deviation)
 
 
 @helper
-def _components(x, s2, prior, row, k, p, middle, deviation):
-    """The means and standard deviations of the components of a posterior, given the probabilities p[:k + 1]. Those of
-    negligible probability are dropped, and p is compacted. Returns how many are left."""
+def _components(a, x, s2, prior, p, middle, deviation):
+    """The components of the posterior of agent a, whose mean x has the sampling variance s2: their probabilities, means
+    and standard deviations. The last one, the only one without a prior, is N(x, s2), of belonging to none. Those of
+    negligible probability are left out. Returns how many there are."""
+    row = prior.row[a]
+    k = prior.n_components[row] if row >= 0 else 0
+    total = p[k] = prior.outlier_density[row] * math.sqrt(2.0 * math.pi) if k > 0 else 1.0
+    middle[k], deviation[k] = x, math.sqrt(max(s2, TINY))
+    for i in range(k):
+        location, variance, noise = prior.location[row, i], prior.variance[row, i], s2
+        if s2 < np.inf:
+            noise = s2 + excess_noise(variance_at(prior.function[row], location, variance), s2)
+        p[i] = prior.weight[row, i] * normal_density(x - location, noise + variance)
+        total += p[i]
+        kept, away = variance / (variance + noise), x - location
+        middle[i], deviation[i] = location + kept * away, math.sqrt(max(kept * noise, TINY))
+        beyond = abs(away) - prior.limit[row] * math.sqrt(variance + noise)
+        if beyond > 0.0:
+            middle[i] += (1.0 - kept) * math.copysign(beyond, away)
+    if total <= 0.0:
+        p[k] = total = 1.0
     n = 0
     for i in range(k + 1):
-        if p[i] > _ROUNDING:
-            middle[n], kept, noise = x, 1.0, s2
-            if i < k:
-                variance, noise = prior.variance[row, i], _noise_in(i, s2, prior, row)
-                kept, middle[n] = variance / (variance + noise), _middle(i, x, noise, prior, row)
-            deviation[n], p[n] = math.sqrt(max(kept * noise, TINY)), p[i]
+        if p[i] / total > _ROUNDING:
+            p[n], middle[n], deviation[n] = p[i] / total, middle[i], deviation[i]
             n += 1
     return n
 

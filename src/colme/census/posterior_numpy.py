@@ -15,13 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colme._core.normal import cumulative
 from colme.census.mixture import TINY
-from colme.census.posterior import MixturePrior, Posteriors
+from colme.census.posterior import MixturePrior, Posteriors, in_component
 from colme.census.variance_function import variance_at
 
-_STEPS, _FARTHEST = 512, 9
-"""Of the table of the normal distribution function: per deviation, and deviations on either side. Linear interpolation
-in it errs by 1.2e-7 at most."""
 _EXACT = 1e-6
 """The last step of a search for a quantile, in deviations of the narrowest component."""
 
@@ -30,9 +28,8 @@ def posteriors(mean: NDArray[np.float64], noise: NDArray[np.float64], prior: Mix
     """`colme.census.posterior.posteriors`."""
     found = Posteriors.room(len(mean))
     found.estimate[:], found.variance[:], found.kept[:], found.probability[:] = mean, noise, 1.0, 0.0
-    for agents, row in _by_row(mean, prior):
-        x, s2 = mean[agents], noise[agents]
-        p, middle, variance, kept = _components(x, s2, prior, row)
+    for agents, row in _by_row(mean, noise, prior):
+        p, middle, variance, kept = _components(mean[agents], noise[agents], prior, row)
         value = (p * middle).sum(axis=0)
         found.estimate[agents] = value
         found.variance[agents] = (p * (variance + (middle - value) ** 2)).sum(axis=0)
@@ -56,37 +53,32 @@ def _quantiles(level: float, mean: Any, noise: Any, prior: MixturePrior) -> NDAr
     z = NormalDist().inv_cdf(level)
     with np.errstate(invalid="ignore"):
         out = mean + z * np.sqrt(noise)  # without a prior: N(mean, noise)
-    for agents, row in _by_row(mean, prior):
-        agents = agents[noise[agents] < np.inf]
+    for agents, row in _by_row(mean, noise, prior):
         p, middle, variance, _ = _components(mean[agents], noise[agents], prior, row)
         out[agents] = _mixture_quantiles(level, z, p, middle, np.sqrt(np.maximum(variance, TINY)))
     return out
 
 
-def _by_row(mean: NDArray[np.float64], prior: MixturePrior) -> Iterator[tuple[NDArray[np.int64], int]]:
-    """The agents with a sample that use each prior, and its row."""
+def _by_row(mean: Any, noise: Any, prior: MixturePrior) -> Iterator[tuple[NDArray[np.int64], int]]:
+    """The agents with a sample of known noise that use each prior, and its row."""
+    known = ~np.isnan(mean) & (noise < np.inf)
     for row in np.unique(prior.row[prior.row >= 0]).tolist():
-        yield np.flatnonzero((prior.row == row) & ~np.isnan(mean)), row
+        yield np.flatnonzero((prior.row == row) & known), row
 
 
 def _components(x: Any, s2: Any, prior: MixturePrior, row: int) -> tuple[NDArray[np.float64], ...]:
     """(probabilities, means, variances, weights of the own mean) of the components of each posterior, (components + 1,
     agents); the last is that of belonging to none."""
-    k, n = prior.n_components[row], len(x)
-    p, middle, variance, kept = np.empty((4, k + 1, n))
+    k = prior.n_components[row]
+    p, middle, variance, kept = np.empty((4, k + 1, len(x)))
     p[k], middle[k], variance[k], kept[k] = prior.outlier_density[row] * math.sqrt(2.0 * math.pi), x, s2, 1.0
     for i in range(k):
         location, spread = prior.location[row, i], prior.variance[row, i]
-        relative, slope = variance_at(prior.function[row], location, spread)
-        with np.errstate(invalid="ignore"):
-            s2_i = np.where(s2 == np.inf, s2, s2 + (np.maximum(relative, slope * s2) - 1.0) * s2)
-            away, total = x - location, spread + s2_i
-            e = away * away / total
-            p[i] = np.where(e < 64.0, prior.weight[row, i] * np.exp(-0.5 * np.minimum(e, 64.0)) / np.sqrt(total), 0.0)
-            kept[i] = spread / total
-            beyond = np.maximum(np.abs(away) - prior.limit[row] * np.sqrt(total), 0.0)
-            middle[i] = location + kept[i] * away + (1.0 - kept[i]) * np.copysign(beyond, away)
-            variance[i] = np.where(s2_i == np.inf, spread, kept[i] * s2_i)
+        p[i], kept[i], variance[i], moved = in_component(
+            x, s2, prior.weight[row, i], location, spread, variance_at(prior.function[row], location, spread),
+            prior.limit[row],
+        )  # fmt: skip
+        middle[i] = x + moved
     total = p.sum(axis=0)
     p[k, total <= 0.0] = total[total <= 0.0] = 1.0
     return p / total, middle, variance, kept
@@ -104,7 +96,7 @@ def _mixture_quantiles(level: float, z: float, p: Any, middle: Any, deviation: A
     for _ in range(100):
         at, weight, width = value[left], p[:, left], deviation[:, left]
         u = (at - middle[:, left]) / width
-        below = (weight * _cdf(u)).sum(axis=0) - level
+        below = (weight * cumulative(u)).sum(axis=0) - level
         low[left] = np.where(below < 0.0, at, low[left])
         high[left] = np.where(below < 0.0, high[left], at)
         slope = (weight * np.exp(-0.5 * np.minimum(u * u, 1400.0)) / width).sum(axis=0) / math.sqrt(2.0 * math.pi)
@@ -116,14 +108,3 @@ def _mixture_quantiles(level: float, z: float, p: Any, middle: Any, deviation: A
         if not len(left):
             break
     return np.asarray(value)
-
-
-_PLACES = np.arange(-_FARTHEST * _STEPS, _FARTHEST * _STEPS + 1) / _STEPS
-_VALUES: list[NDArray[np.float64]] = []
-
-
-def _cdf(u: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The standard normal distribution function, from a table."""
-    if not _VALUES:
-        _VALUES.append(np.array([0.5 * math.erfc(-place / math.sqrt(2.0)) for place in _PLACES.tolist()]))
-    return np.asarray(np.interp(u, _PLACES, _VALUES[0]))

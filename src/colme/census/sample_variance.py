@@ -20,16 +20,17 @@ from numpy.typing import NDArray
 
 from colme._core.jit import at, equation, kernel
 from colme.census.histogram import (
+    BINARY,
     LARGEST_RATIO,
     average_products,
     average_ratio,
     average_variance,
-    bin_binary,
     bin_products,
     bin_ratios,
     bin_variances,
+    channel,
     has_products,
-    share_binary,
+    in_channels,
 )
 from colme.census.variance_function import CONSTANT, binomial_function, fitted_function, is_constant, products
 
@@ -94,12 +95,6 @@ def _observe(mean, count, mean_before, count_before, square, earlier):
         mean_before[a], count_before[a] = mean[a], n
 
 
-@kernel
-def _known_noise(variance, factor, count, out):
-    for a in range(out.size):
-        out[a] = variance[a] * factor[a] / count[a] if count[a] > 0 else np.inf
-
-
 class SamplingNoise:
     """The sampling variances of the means of some agents, as each of them knows it."""
 
@@ -131,13 +126,6 @@ class SamplingNoise:
         """`observe` for many agents, in a kernel; `count` may be one number for all of them."""
         _observe(mean, count, self.mean, self.count, self.square, self.earlier)
 
-    def of_all_means(self, out: NDArray[np.float64]) -> None:
-        """`of_means` for many agents, in a kernel where sigma is known."""
-        if self.variance is None:
-            out[:] = self.of_means()
-        else:
-            _known_noise(self.variance, self.factor, self.count, out)
-
     def of_means(self) -> NDArray[np.float64]:
         """The sampling variance of every local mean; infinite where it is not known."""
         with np.errstate(divide="ignore"):
@@ -159,7 +147,7 @@ class SamplingNoise:
             ratio = self.square[some] / (self.count[some] - 1.0) / known[some]
             parts.append((some, *bin_ratios(ratio)))
             binary = some[self._are_binary(some)]
-            parts.append((binary, *bin_binary(len(binary))))
+            parts.append((binary, *in_channels(BINARY, np.ones((len(binary), 1)))))
             some = some[self.uneven[some] & (frame[some, 1] > 0.0)]
             now = np.stack([self.mean, self.square, self.count], axis=-1)
             parts.append((some, *bin_products(products(now[some], self.earlier[some], frame[some], known[some]))))
@@ -182,7 +170,7 @@ class SamplingNoise:
         function, skewed = np.tile(CONSTANT, (len(mean), 1)), np.zeros(len(mean), bool)
         if has_products(codes):
             function, skewed = fitted_function(average_products(codes, masses), agents, self.frame)
-        binary = share_binary(codes, masses) >= (1.0 - ROUNDING) * part
+        binary = channel(codes, masses, BINARY) >= (1.0 - ROUNDING) * part
         if self.variance is None:
             function[~skewed] = CONSTANT
             binary &= self.average > 0.0

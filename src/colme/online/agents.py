@@ -4,7 +4,6 @@ about them by label."""
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from threading import RLock
 from typing import Any, ClassVar, TypeVar
@@ -35,7 +34,6 @@ from colme.online.kernel import (
     WEIGHT,
     WEIGHT_2,
     link,
-    number_labels,
     sum_pool,
     unlink_all,
     unlink_pair,
@@ -49,7 +47,7 @@ _ASKED = 10_000
 _EMPTY_AGENT = np.zeros(8)
 _EMPTY_AGENT[[MEAN, ESTIMATE]] = np.nan
 _EMPTY_AGENT[RADIUS], _EMPTY_AGENT[TIME] = np.inf, -np.inf
-_EMPTY_NUMBERS = np.zeros(8, np.int64)
+_EMPTY_NUMBERS = np.zeros(5, np.int64)
 _EMPTY_NUMBERS[RESTART] = START
 
 
@@ -75,22 +73,12 @@ class AgentTable:
         self.index = _Index(self)
         self.labels: list[Label | None] = []
         self.free: list[int] = []
-        self.agents = np.empty((0, 8))
-        self.numbers = np.empty((0, 8), np.int64)
+        self.agents = np.empty((0, len(_EMPTY_AGENT)))
+        self.numbers = np.empty((0, len(_EMPTY_NUMBERS)), np.int64)
         self.roster, self.places = np.empty(0, np.int64), np.empty(0, np.int64)
         self.neighbors = None if width is None else np.empty((0, width), np.int32)
         self.snapshots = np.empty((0, 6)) if votes else None
         self.counters, self.pool = np.zeros(4, np.int64), np.zeros(2)
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Of a copy or a pickle: NumPy does not align the rows to cache lines."""
-        vars(self).update(state)
-        for name in self.arrays:
-            old = getattr(self, name)
-            if old is not None:
-                new = lines(old.shape, old.dtype)
-                new[...] = old
-                setattr(self, name, new)
 
     @property
     def n_agents(self) -> int:
@@ -130,12 +118,16 @@ class AgentTable:
         """The slots of all labels, new ones included, in the order in which they appear."""
         if isinstance(labels, list):
             return np.fromiter(map(self.index.__getitem__, labels), np.int64, len(labels))
-        low, high = (int(labels.min()), int(labels.max())) if len(labels) else (0, 0)
-        number, first = np.full(high - low + 1, -1), np.empty(len(labels), np.int64)
-        known = np.empty(len(labels), np.int64)
-        n = number_labels(labels, low, number, first, known)
-        slots = self.slots_of(labels[first[:n]].tolist())
-        return slots[known]
+        if not len(labels):
+            return labels
+        low = labels.min()
+        places, row = labels - low, np.arange(len(labels))
+        slots = np.full(places.max() + 1, -1)
+        slots[places[::-1]] = row[::-1]  # the first row of each label, for the last one that is written counts
+        seen = np.flatnonzero(slots >= 0)
+        seen = seen[np.argsort(slots[seen])]
+        slots[seen] = self.slots_of((seen + low).tolist())
+        return slots[places]
 
     def newest(self, n: int) -> list[Label]:
         """The labels of the last n admissions, the latest first."""
@@ -160,7 +152,7 @@ class AgentTable:
         for name in self.arrays:
             old = getattr(self, name)
             if old is not None:
-                new = lines((size, *old.shape[1:]), old.dtype)
+                new = np.empty((size, *old.shape[1:]), old.dtype)
                 new[:have], new[have:] = old, empty.get(name, 0)
                 setattr(self, name, new)
 
@@ -324,14 +316,6 @@ def combined(a: NDArray[np.float64], b: NDArray[np.float64], half_life: float) -
     out[:, SQUARE] = a[:, SQUARE] + b[:, SQUARE] + gap * gap * a[:, WEIGHT] * share
     out[:, WEIGHT], out[:, WEIGHT_2], out[:, TIME] = weight, a[:, WEIGHT_2] + b[:, WEIGHT_2], late
     return out
-
-
-def lines(shape: tuple[int, ...], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """An uninitialized array aligned to a cache line, so that a row of 64 bytes lies in one line, not two."""
-    n_bytes = math.prod(shape) * dtype.itemsize
-    raw = np.empty(n_bytes + 64, np.uint8)
-    first = -raw.ctypes.data % 64
-    return raw[first : first + n_bytes].view(dtype).reshape(shape)
 
 
 def _as_typed(text: str, names: list[Label]) -> Label:

@@ -1,6 +1,6 @@
 """The compiled loop over events: what one sample of one agent changes.
 
-The state of an agent is two rows, `agents[a]` (one cache line) and `numbers[a]`; its neighbors are
+The state of an agent is two rows, `agents[a]` and `numbers[a]`; its neighbors are
 `neighbors[a, :numbers[a, DEGREE]]`. Neighbors see what it wrote there at its own last event.
 """
 
@@ -91,18 +91,8 @@ def scale_of(row, sigma, pool, least):
     return math.sqrt(max(0.0, variance_of_mean(square, n, pool[SQUARES] / pool[FREEDOM]) * n))
 
 
-@helper
-def radius_of(n, scale, gamma, kurtosis):
-    """Laplace's bound, or with a kurtosis the one for heavy tails."""
-    if scale == np.inf:
-        return np.inf
-    if kurtosis > 0.0:
-        return fourth_moment_radius(n, scale, gamma, kurtosis)
-    return laplace_radius(n, scale, gamma)
-
-
-@helper
-def test_of(root, level):
+@equation
+def test_of(root: Any, level: Any) -> Any:
     """The difference test at this level; None where root is, so that intervals are compared."""
     if root is None:
         return None
@@ -111,33 +101,28 @@ def test_of(root, level):
 
 @helper
 def spread_of(n, scale, level, kurtosis, test):
-    """What an agent of n samples tells its neighbors: a radius, or the standard error where there is a test."""
-    if test is None:
-        return radius_of(n, scale, level, kurtosis)
-    return standard_error(n, scale)
+    """What an agent of n samples tells its neighbors: a radius, by Laplace's bound or with a kurtosis by the one for
+    heavy tails, or the standard error where there is a test."""
+    if test is not None:
+        return standard_error(n, scale)
+    if scale == np.inf:
+        return np.inf
+    if kurtosis > 0.0:
+        return fourth_moment_radius(n, scale, level, kurtosis)
+    return laplace_radius(n, scale, level)
 
 
 @kernel
-def fill_radii(agents, which, sigma, pool, least, gamma, kurtosis, out):
-    """out[i] = radius of agent which[i]; `least` as in `scale_of`."""
+def fill_spreads(agents, which, sigma, pool, least, level, kurtosis, root, out):
+    """out[i] = what agent which[i] tells its neighbors; `least` as in `scale_of`, `root` as in `learn_events`."""
+    test = test_of(root, level)
     for i in range(which.size):
         row = agents[which[i]]
         if row[WEIGHT] == 0.0:
             out[i] = np.inf
         else:
             n = effective(row[WEIGHT], row[WEIGHT_2])
-            out[i] = radius_of(n, scale_of(row, sigma, pool, least), gamma, kurtosis)
-
-
-@kernel
-def fill_errors(agents, which, sigma, pool, out):
-    """out[i] = standard error of the local mean of agent which[i]; infinite where nothing is known about it."""
-    for i in range(which.size):
-        row = agents[which[i]]
-        if row[WEIGHT] == 0.0:
-            out[i] = np.inf
-        else:
-            out[i] = standard_error(effective(row[WEIGHT], row[WEIGHT_2]), scale_of(row, sigma, pool, 1.0))
+            out[i] = spread_of(n, scale_of(row, sigma, pool, least), level, kurtosis, test)
 
 
 @helper
@@ -188,29 +173,14 @@ def sum_pool(agents, which, pool):
 
 
 @kernel
-def first_backwards(slots, times, agents):
-    """The first event that is earlier than one before it of the same agent; -1 if there is none."""
-    latest = agents[:, TIME].copy()
+def first_backwards(slots, times, latest):
+    """The first event that is earlier than one before it of the same agent; -1 if there is none. `latest` has the time
+    of the last event of each agent, and is updated."""
     for i in range(slots.size):
         if times[i] < latest[slots[i]]:
             return i
         latest[slots[i]] = times[i]
     return -1
-
-
-@kernel
-def number_labels(labels, low, number, first, out):
-    """Labels that are whole numbers from `low` on, numbered as they appear: out[i] for row i, first[k] the row where
-    the k-th appears; number[label - low] is -1 before. Returns how many there are."""
-    n = 0
-    for i in range(labels.size):
-        k = number[labels[i] - low]
-        if k < 0:
-            k = number[labels[i] - low] = n
-            first[n] = i
-            n += 1
-        out[i] = k
-    return n
 
 
 @helper

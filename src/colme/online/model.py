@@ -43,7 +43,7 @@ from __future__ import annotations
 import copy
 import math
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import Any, NamedTuple
 
@@ -231,8 +231,6 @@ class CollaborativeMean:
             table.reserve()
             slots, values = np.fromiter(waiting[::3], np.int64), np.fromiter(waiting[1::3], np.float64)
             times = None if self.half_life is None else np.fromiter(waiting[2::3], np.float64)
-            if waiting is not self._waiting:
-                return  # a signal handler that used the model came in between: they are learned
             before, self._waiting = table.counters[EVENTS], []
             try:
                 self._times.clear()
@@ -277,16 +275,19 @@ class CollaborativeMean:
             first = table.newest(came)[-1]
             table.withdraw(n_agents, n_slots)
             table.slot(first)  # which refuses it
+        if times is not None:
+            latest = np.full(len(table.labels), -np.inf)
+            latest[table.present] = table.agents[table.present, TIME]
+            if (row := first_backwards(slots, times, latest)) >= 0:
+                label = table.labels[slots[row]]
+                table.withdraw(n_agents, n_slots)
+                _refuse_backwards(label, times[row])
         if came and self.max_agents is not None and table.n_agents > self.max_agents:
             table.withdraw(n_agents, n_slots)
             self._learn_and_forget(labels if isinstance(labels, list) else labels.tolist(), values, times)
-            return
-        table.reserve()
-        if times is not None and (row := first_backwards(slots, times, table.agents)) >= 0:
-            label = table.labels[slots[row]]
-            table.withdraw(n_agents, n_slots)
-            _refuse_backwards(label, times[row])
-        self._run(slots, values, times)
+        else:
+            table.reserve()
+            self._run(slots, values, times)
 
     def _run(self, slots: NDArray[np.int64], values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
         table, keys = self._table, key_of(self.seed)
@@ -325,32 +326,27 @@ class CollaborativeMean:
         self, labels: list[Label], values: NDArray[np.float64], times: NDArray[np.float64] | None
     ) -> None:
         """Learn in pieces; an agent is forgotten between two of them."""
-        table = self._table
-        if times is not None:
-            latest = {label: table.agents[table.index[label], TIME] for label in table.index.keys() & set(labels)}
-            for label, time in zip(labels, times.tolist(), strict=True):
-                if time < latest.get(label, time):
-                    _refuse_backwards(label, time)
-                latest[label] = time
+        table, first = self._table, 0
         slots = np.empty(len(labels), np.int64)
-        first = 0
+
+        def learn_until(end: int) -> None:
+            table.reserve()
+            self._run(slots[first:end], values[first:end], None if times is None else times[first:end])
+
         for row, label in enumerate(labels):
             if label not in table.index and table.n_agents == self.max_agents:
-                table.reserve()
-                self._run(slots[first:row], values[first:row], None if times is None else times[first:row])
+                learn_until(row)
                 self.wait()
                 table.forget(table.least_recent())
                 first = row
             slots[row] = table.index[label]
-        table.reserve()
-        self._run(slots[first:], values[first:], None if times is None else times[first:])
+        learn_until(len(labels))
 
     def forget(self, agent: Any) -> None:
         """Remove an agent: its samples, its estimate and its edges."""
         with self._lock:
             self.wait()
             self._table.forget(self._table.slot(as_label(agent)))
-            self._rule.edges_changed()
 
     def merge(self, other: CollaborativeMean) -> None:
         """Add what another model learned from other samples, of the same or of other agents.
@@ -406,17 +402,17 @@ class CollaborativeMean:
     @property
     def mean_(self) -> AgentView[float]:
         """Local means; NaN without a sample."""
-        return self._view(lambda slots: self._table.agents[slots, MEAN])
+        return self._view(lambda slots: self._table.agents[slots, MEAN].tolist())
 
     @property
     def count_(self) -> AgentView[int]:
         """Samples seen."""
-        return self._view(lambda slots: self._table.numbers[slots, COUNT])
+        return self._view(lambda slots: self._table.numbers[slots, COUNT].tolist())
 
     @property
     def estimate_(self) -> AgentView[float]:
         """Collaborative estimates; NaN without a sample."""
-        return self._view(lambda slots: self._latest().estimate(slots))
+        return self._view(lambda slots: self._latest().estimate(slots).tolist())
 
     @property
     def interval_(self) -> AgentView[tuple[float, float]]:
@@ -428,15 +424,15 @@ class CollaborativeMean:
             lower, upper = self._latest().interval(slots, self.level)
             return list(zip(lower.tolist(), upper.tolist(), strict=True))
 
-        return AgentView(lambda: self._table, self._lock, ends)
+        return self._view(ends)
 
     @property
     def groups_(self) -> AgentView[int]:
         """The group that each agent is found in: a component of the census, or agents connected by kept edges."""
-        return self._view(lambda slots: self._latest().group(slots)[0])
+        return self._view(lambda slots: self._latest().group(slots)[0].tolist())
 
-    def _view(self, answer: Any) -> AgentView[Any]:
-        return AgentView(lambda: self._table, self._lock, lambda slots: answer(slots).tolist())
+    def _view(self, answer: Callable[[NDArray[np.int64]], list[Any]]) -> AgentView[Any]:
+        return AgentView(lambda: self._table, self._lock, answer)
 
     def neighbors(self, agent: Any) -> tuple[Label, ...]:
         """The neighbors that an agent averages with now; empty for methods that need no edges."""
@@ -512,24 +508,13 @@ class CollaborativeMean:
     # copies and files
 
     def __getstate__(self) -> dict[str, Any]:
-        with self._lock:
+        with self._lock:  # other threads may be learning
             self.wait()
-            return {name: each for name, each in vars(self).items() if name != "_lock"}
+            return copy.deepcopy({name: each for name, each in vars(self).items() if name != "_lock"})
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._lock = RLock()
-
-    def __copy__(self) -> CollaborativeMean:
-        """A model of its own: the two share nothing."""
-        return copy.deepcopy(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> CollaborativeMean:
-        with self._lock:  # other threads may be learning
-            other = type(self).__new__(type(self))
-            memo[id(self)] = other
-            other.__setstate__(copy.deepcopy(self.__getstate__(), memo))
-        return other
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Everything in one file, which is never half-written: the old file stays until the new one is whole."""
@@ -537,10 +522,8 @@ class CollaborativeMean:
             self.wait()
             fields = {name: value for name, value in self._changed().items() if name != "background"}
             head = {"method": plain_form(self.method), "fields": fields}
-            if self.has_graph:  # which decided these parameters
-                usual = rule_of(self.method, self.sigma, self.degree, None).parameters._asdict()
-                decided = self._rule.parameters._asdict().items()
-                head["graph"] = {name: value for name, value in decided if value != usual[name]}
+            if self.has_graph:  # which decided the parameters
+                head["graph"] = self._rule.parameters._asdict()
             write_arrays(path, FORMAT, head, pack(self._table) | to_arrays(self._rule, "rule"))
 
     @classmethod

@@ -36,7 +36,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import helper, kernel
-from colme.census.posterior import posterior_moments
+from colme.census.posterior import first_row, posterior_moments
 from colme.census.sample_variance import MODERATION, SCALE_ERRORS, SCALE_TOLERANCE, variance_of_mean
 from colme.online.agents import AgentTable
 from colme.online.kernel import (
@@ -127,13 +127,13 @@ def variance_of(row, noise, estimate):
 
 
 @helper
-def posterior_of(row, noise, curved, k, weight, location, variance, outlier_density, origin, p):
-    """(variance of the own mean, estimate, variance of the estimate) of one agent, given the prior of all. Where the
-    variance depends on the estimate, that of the pooled one is the first guess."""
+def posterior_of(row, noise, prior, origin, p):
+    """(variance of the own mean, estimate, variance of the estimate) of one agent, given the prior of all
+    (`first_row`). Where the variance depends on the estimate, that of the pooled one is the first guess."""
     guess = s2 = y = spread = np.nan
-    for _ in range(2 if curved else 1):
+    for _ in range(2 if noise.sigma != noise.sigma and is_curved(noise.curve) else 1):
         s2 = variance_of(row, noise, guess)
-        y, spread = posterior_moments(row[MEAN] - origin, s2, k, weight, location, variance, outlier_density, p)
+        y, spread = posterior_moments(row[MEAN] - origin, s2, prior, p)
         guess = y + origin
     return s2, y + origin, spread
 
@@ -141,15 +141,12 @@ def posterior_of(row, noise, curved, k, weight, location, variance, outlier_dens
 @kernel
 def fill_variances(agents, which, noise, prior, origin, out):
     """out[i] = variance of the own mean of agent which[i]."""
-    k, weight, location, variance = prior.n_components[0], prior.weight[0], prior.location[0], prior.variance[0]
-    outlier_density, p = prior.outlier_density[0], np.empty(prior.weight.shape[1])
+    prior_row, p = first_row(prior), np.empty(prior.weight.shape[1])
     curved = noise.sigma != noise.sigma and is_curved(noise.curve)
     for i in range(which.size):
         row = agents[which[i]]
         if curved:
-            out[i], _, _ = posterior_of(
-                row, noise, curved, k, weight, location, variance, outlier_density, origin, p
-            )  # fmt: skip
+            out[i], _, _ = posterior_of(row, noise, prior_row, origin, p)
         else:
             out[i] = variance_of(row, noise, np.nan)
 
@@ -159,14 +156,10 @@ def keep_posteriors(agents, judges, noise, prior, origin, few, trust, snapshots,
     """Snapshots of these agents; and moments[s], over agents of stratum s (0: less than `few` samples) with a
     known variance V of the own mean: their number, and the sums of V, d^2, d^4, d = y - X, and of the variance that
     intervals claim."""
-    k, weight, location, variance = prior.n_components[0], prior.weight[0], prior.location[0], prior.variance[0]
-    outlier_density, p = prior.outlier_density[0], np.empty(prior.weight.shape[1])
-    curved = noise.sigma != noise.sigma and is_curved(noise.curve)
+    prior_row, p = first_row(prior), np.empty(prior.weight.shape[1])
     for i in range(judges.size):
         row, out = agents[judges[i]], snapshots[judges[i]]
-        own, y, claimed = posterior_of(
-            row, noise, curved, k, weight, location, variance, outlier_density, origin, p
-        )  # fmt: skip
+        own, y, claimed = posterior_of(row, noise, prior_row, origin, p)
         keep(row, y, out)
         s, d = 0 if row[WEIGHT] < few else 1, y - row[MEAN]
         if d == d and own < np.inf:

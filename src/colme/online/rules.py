@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
-from colme.census.posterior import FittedMixtures, MixturePrior, posterior_quantiles, posteriors
+from colme.census.posterior import FittedMixtures, MixturePrior, posterior_interval, posteriors
 from colme.confidence import BOUNDS, DifferenceTest
 from colme.consensus import Clock
 from colme.errors import MethodError
@@ -39,9 +39,9 @@ from colme.online.kernel import (
     Parameters,
     count_samples,
     effective,
-    fill_errors,
-    fill_radii,
+    fill_spreads,
     keep_estimates,
+    test_of,
 )
 from colme.online.noise import OnlineNoise, fill_variances, keep_posteriors
 from colme.spectrum import stable_step
@@ -83,9 +83,12 @@ class Rule:
         self.stops = np.full(2, NEVER)  # the next vote is at so many events, or agents
         self.one_in = np.ones(1, np.int64)  # of so many agents one judges, a power of two
 
-    def radii(self, slots: Slots, gamma: float, least: float = 1.0) -> Floats:
+    def spreads(self, slots: Slots, level: float, root: float | None = None, least: float = 1.0) -> Floats:
+        """Radii at this level; standard errors where there is the root of a difference test."""
         table, out = self.table, np.empty(len(slots))
-        fill_radii(table.agents, slots, self.sigma, table.pool, least, gamma, self.parameters.kurtosis, out)
+        fill_spreads(
+            table.agents, slots, self.sigma, table.pool, least, level, self.parameters.kurtosis, root, out
+        )  # fmt: skip
         return out
 
     def raw(self, slots: Slots) -> Floats:
@@ -161,7 +164,7 @@ class Rule:
 
     def interval(self, slots: Slots, level: float) -> tuple[Floats, Floats]:
         """An interval around the own mean; it holds at all times simultaneously with this probability."""
-        radius = self.radii(slots, (1.0 - level) / _BOUND_FAILS[self.bound])
+        radius = self.spreads(slots, (1.0 - level) / _BOUND_FAILS[self.bound])
         mean = self.table.agents[slots, MEAN]
         return mean - radius, mean + radius
 
@@ -170,18 +173,24 @@ class Rule:
         return self.table.places[slots], np.full(len(slots), np.nan)
 
     @property
+    def _level(self) -> float:
+        """gamma for as many agents as have come."""
+        shared = self.parameters.shared
+        return self.parameters.gamma / (max(1, self.table.counters[ARRIVED]) if shared else 1.0)
+
+    @property
     def test(self) -> DifferenceTest | None:
         """What compares two agents now; None: their intervals."""
-        return None
-
-    def renew(self) -> None:
-        """Agents were added or removed other than by an event."""
-
-    def edges_changed(self) -> None:
-        """Edges were removed other than by an event."""
+        found: DifferenceTest | None = test_of(self.root, self._level)
+        return found
 
     def update_radii(self) -> None:
         """Compute the radius that each agent tells its neighbors anew."""
+        table = self.table
+        table.agents[table.present, RADIUS] = self.spreads(table.present, self._level, self.root, MIN_FREEDOM)
+
+    def renew(self) -> None:
+        """Forget what was learned of all agents together: some were added other than by an event."""
 
 
 class ConsensusRule(Rule):
@@ -225,49 +234,17 @@ class ConsensusRule(Rule):
         self.clock = method.clock_rule
         if method.guard:
             self.guard, self.stops[:] = OnlineGuard(method.trusting), 1
-        self._found: tuple[int, NDArray[np.int64]] | None = None
 
     def raw(self, slots: Slots) -> Floats:
         return self.table.agents[slots, ESTIMATE]
 
     def group(self, slots: Slots) -> tuple[NDArray[np.int64], Floats]:
         """Connected agents form a group; groups are numbered in the order of the agents."""
-        table = self.table
-        if self._found is None or self._found[0] != table.counters[EVENTS]:
-            component = table.graph().components()
-            found, first = np.unique(component[table.present], return_index=True)
-            number = np.empty(len(component), np.int64)
-            number[found[np.argsort(first)]] = np.arange(len(found))
-            self._found = int(table.counters[EVENTS]), number[component]
-        return self._found[1][slots], np.full(len(slots), np.nan)
-
-    def renew(self) -> None:
-        self._found = None
-
-    edges_changed = renew
-
-    def update_radii(self) -> None:
-        table = self.table
-        radii = (
-            self.radii(table.present, self._level, MIN_FREEDOM) if self.root is None else self._errors(table.present)
-        )
-        table.agents[table.present, RADIUS] = radii
-
-    def _errors(self, slots: Slots) -> Floats:
-        out = np.empty(len(slots))
-        fill_errors(self.table.agents, slots, self.sigma, self.table.pool, out)
-        return out
-
-    @property
-    def _level(self) -> float:
-        """gamma for as many agents as have come."""
-        shared = self.parameters.shared
-        return self.parameters.gamma / (max(1, self.table.counters[ARRIVED]) if shared else 1.0)
-
-    @property
-    def test(self) -> DifferenceTest | None:
-        """What compares two agents now; None: their intervals."""
-        return None if self.root is None else DifferenceTest(self.root, -2.0 * math.log(self._level))
+        component = self.table.graph().components()
+        found, first = np.unique(component[self.table.present], return_index=True)
+        number = np.empty(len(component), np.int64)
+        number[found[np.argsort(first)]] = np.arange(len(found))
+        return number[component[slots]], np.full(len(slots), np.nan)
 
 
 class CensusRule(Rule):
@@ -362,11 +339,11 @@ class CensusRule(Rule):
         """Between the quantiles of the posterior, where an estimated variance counts as much as it is expected to be;
         with a guard blended with the interval of the own mean, as the estimate is, and calibrated
         (`colme.online.guard`)."""
-        variance, ends = self._variances(slots), np.empty((2, len(slots)))
+        variance = self._variances(slots)
         own = variance * self._unsure(slots)
-        mean, prior = self.table.agents[slots, MEAN] - self.origin[0], self._prior(variance)
-        for end, tail in zip(ends, (0.5 - 0.5 * level, 0.5 + 0.5 * level), strict=True):
-            posterior_quantiles(tail, mean, own, prior, end)
+        mean = self.table.agents[slots, MEAN] - self.origin[0]
+        ends = posterior_interval(level, mean, own, self._prior(variance))
+        for end in ends:
             end[own == 0.0] = mean[own == 0.0]
             end += self.origin[0]
         if self.guard is not None:
@@ -378,7 +355,7 @@ class CensusRule(Rule):
                 reach = blended(local, sign * (end[here] - raw), trust[here])  # below 0 if the mean lies outside
                 square = reach * np.abs(reach) + excess[here] * local * local
                 end[here] = estimate + np.copysign(np.sqrt(np.abs(square)), sign * square)
-        return ends[0], ends[1]
+        return ends
 
     def _unsure(self, slots: Slots) -> Floats | float:
         """The expected variance of an own mean, given the estimated one: that of Student's distribution."""
