@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 
 import colme
 from colme._core.edges import Intervals
-from colme.consensus import CLOCKS, START, Clock, clock_of, clock_rate, metropolis_weight
-from colme.errors import MethodError
+from colme.consensus import CLOCKS, START, clock_rate
 from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.methods import CColME, CLColME, World
 from colme.methods.c_colme import CState
@@ -162,20 +161,12 @@ def test_without_cuts_every_clock_averages_from_the_start(name: str) -> None:
             assert clock_rate(driven.clock, t, restart) == pytest.approx((t - 1) / t, rel=1e-15)
 
 
-def test_rate_is_one_half_at_a_restart_and_grows_like_an_average_since() -> None:
-    assert [clock_rate(Clock(), t, 10) for t in (10, 11, 12, 19)] == [1 / 2, 2 / 3, 3 / 4, 10 / 11]
-
-
 def test_constant_clock_never_changes() -> None:
     driven = Driven("constant", complete_graph(4))
     for t in range(1, 10):
         driven.step(t, np.array([0.0, 0.0, 0.0, 10.0 * (t > 4)]))
         assert {clock_rate(driven.clock, t, restart) for restart in driven.restarts} == {ALPHA}
     assert driven.state.edges.isolated == 1
-
-
-def test_constant_clock_may_forget_everything_each_step() -> None:
-    assert clock_rate(clock_of("constant", 0.0), 5, START) == 0.0
 
 
 @pytest.mark.parametrize("method", [colme.CLColME, colme.CColME])
@@ -250,40 +241,6 @@ def test_global_clock_restarts_everybody_and_own_clock_only_the_two_ends() -> No
         for t in range(1, 9):
             driven.step(t, after if t >= 5 else before)
         assert driven.restarts == expected
-
-
-@pytest.mark.parametrize("clock", [name for name in CLOCKS if name != "constant"])
-def test_every_clock_has_a_name(clock: str) -> None:
-    clock_of(clock, None)
-    with pytest.raises(MethodError) as caught:
-        clock_of(clock, 0.5)
-    assert str(caught.value) == (
-        f"clock='{clock}' with alpha=0.5: a constant clock needs alpha and the others take none. "
-        "Try clock='constant', alpha=0.9."
-    )
-
-
-def test_clock_of_wants_an_alpha_for_the_constant_clock() -> None:
-    for alpha in (0.0, 0.5, 1.0):
-        clock_of("constant", alpha)
-    with pytest.raises(MethodError, match=r"clock='constant' with alpha=None: .* Try clock='constant', alpha=0\.9\."):
-        clock_of("constant", None)
-
-
-@pytest.mark.parametrize("alpha", [1.001, -0.1, 2.0, float("nan"), float("inf")])
-def test_clock_of_refuses_an_alpha_that_is_no_weight(alpha: float) -> None:
-    with pytest.raises(MethodError) as caught:
-        clock_of("constant", alpha)
-    assert str(caught.value) == f"alpha={alpha}: it must be between 0 and 1. Try alpha=0.9."
-
-
-def test_clock_of_names_the_nearest_clock() -> None:
-    with pytest.raises(MethodError) as caught:
-        clock_of("gosip", None)
-    message = str(caught.value)
-    assert message.startswith("unknown clock 'gosip': it must be one of ")
-    assert all(repr(name) in message for name in CLOCKS)
-    assert message.endswith("Did you mean 'gossip'?")
 
 
 # Metropolis weights
@@ -387,13 +344,6 @@ def test_one_step_of_c_colme_is_the_matrix_equation() -> None:
         expected = np.where(left.degrees == 0, world.mean, expected)
         np.testing.assert_allclose(state.estimate, expected, rtol=0, atol=1e-13)
     assert cuts > 5
-
-
-def test_metropolis_weight_is_symmetric_and_small_enough_for_both_ends() -> None:
-    for a in range(1, 12):
-        for b in range(1, 12):
-            assert metropolis_weight(a, b) == metropolis_weight(b, a) == 1 / (max(a, b) + 1)
-            assert a * metropolis_weight(a, b) < 1
 
 
 @modest

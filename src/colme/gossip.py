@@ -23,6 +23,7 @@ from colme._core.jit import at as value_at
 from colme._core.team import Neighborhood
 from colme.consensus import metropolis_weight
 from colme.graphs import Graph
+from colme.spectrum import metropolis_weights
 
 u64 = np.uint64
 
@@ -87,13 +88,11 @@ class Gossip(NamedTuple):
         """The weight in W of a neighbor of this degree."""
         return 1.0 / self.degree if self.regular else float(metropolis_weight(own_degree, degree))
 
-    def weights(self, graph: Graph, hood: Neighborhood | None = None, dtype: Any = np.float64) -> Any:
+    def weights(self, graph: Graph, hood: Neighborhood, dtype: Any = np.float64) -> Any:
         """The weight of every neighbor in W, in the order of graph.indices; one number if all are the same."""
         if self.regular:
             return dtype(1.0 / self.degree)
-        degree = graph.degrees
-        seen = degree if hood is None else hood.seen("degree", degree)
-        return (1.0 / (np.maximum(np.repeat(degree, degree), seen[graph.indices]) + 1.0)).astype(dtype)
+        return metropolis_weights(graph, hood.seen("degree", graph.degrees)).astype(dtype)
 
 
 def sum_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:

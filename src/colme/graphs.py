@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from colme._core.jit import kernel, prefetch
 from colme._core.regular_graph import random_regular_rows
 from colme._core.team import ALONE, Neighborhood, Team
-from colme.errors import GraphError, missing_extra, shorten, whole
+from colme.errors import GraphError, shorten, whole
 
 u64 = np.uint64
 
@@ -90,6 +90,11 @@ class Graph:
     def max_degree(self) -> int:
         return int(self.degrees.max(initial=0))
 
+    @property
+    def bipartite(self) -> bool:
+        """Some component has edges, is bipartite, and all its agents have the maximal degree."""
+        return has_bipartite_component(self.indptr, self.indices)
+
     def neighbors(self, agent: int) -> NDArray[np.uint32]:
         return self.indices[self.indptr[agent] : self.indptr[agent + 1]]
 
@@ -131,13 +136,6 @@ class Graph:
         take = np.repeat(self.indptr[old] - indptr[:-1], self.degrees[old]) + np.arange(len(self.indices))
         return Graph(indptr, names[self.indices[take]].astype(np.uint32), check=False)
 
-    def to_networkx(self) -> Any:
-        nx = _networkx("to_networkx()")
-        graph = nx.Graph()
-        graph.add_nodes_from(range(self.n_agents))
-        graph.add_edges_from(self.edges().tolist())
-        return graph
-
 
 class GraphTotals(NamedTuple):
     """What the workers of a team know about their whole graph."""
@@ -146,7 +144,6 @@ class GraphTotals(NamedTuple):
     n_edges: int
     max_degree: int
     bipartite: bool
-    """Some component is bipartite and all its agents have the maximal degree."""
 
 
 class GraphPart(Graph):
@@ -192,12 +189,8 @@ def _find_components(indptr, indices, component, known, queue):
         found += 1
 
 
-def has_bipartite_component(
-    indptr: NDArray[np.int64], indices: NDArray[np.uint32], team: Team = ALONE, *,
-    excluded: NDArray[np.bool_] | None = None,
-) -> bool:  # fmt: skip
-    """Whether some component is bipartite, has edges and none of the excluded agents, by default those of less than the
-    maximal degree. The workers of the team, all on one machine, share the rows of the graph.
+def has_bipartite_component(indptr: NDArray[np.int64], indices: NDArray[np.uint32], team: Team = ALONE) -> bool:
+    """`Graph.bipartite`. The workers of the team, all on one machine, share the rows of the graph.
 
     A large random graph has an odd cycle that a search from any agent finds after about sqrt(n) agents. All agents that
     are linked to it are out of question; the workers find them in a few passes. The first one searches what is left."""
@@ -208,7 +201,7 @@ def has_bipartite_component(
     if most == 0:
         return False
     known = team.zeros((n,), np.uint8)
-    known[first:end] = degrees != most if excluded is None else excluded[first:end]
+    known[first:end] = degrees != most
     team.wait()
     queue = np.empty(n if team.rank == 0 else 0, np.uint32)  # mostly never touched
     if team.any(team.rank == 0 and _search(indptr, indices, 1, known, queue)):
@@ -401,10 +394,10 @@ def random_regular_part(degree: int, key: int, hood: Neighborhood) -> GraphPart:
 
 def _check_regular(n_agents: Any, degree: Any) -> tuple[int, int]:
     n_agents, degree = _check_agents(n_agents), whole(degree, "degree", "degree=0", GraphError, low=0)
-    if not 0 <= degree < n_agents:
+    if degree >= n_agents:
         raise GraphError(
             f"a {degree}-regular graph on {n_agents} agents does not exist: the degree must be between 0 and n-1 "
-            f"(n={n_agents}, d={degree}). Try degree={min(max(degree, 0), n_agents - 1)}."
+            f"(n={n_agents}, d={degree}). Try degree={n_agents - 1}."
         )
     if n_agents * degree % 2:
         raise GraphError(
@@ -533,10 +526,10 @@ def complete_graph(n_agents: int) -> Graph:
 
 def _ring(n_agents: int, degree: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     n_agents, degree = _check_agents(n_agents), whole(degree, "degree", "degree=0", GraphError, low=0)
-    if degree % 2 or not 0 <= degree < n_agents:
+    if degree % 2 or degree >= n_agents:
         raise GraphError(
             f"a ring lattice of degree {degree} on {n_agents} agents does not exist: the degree must be even and "
-            f"below n. Try degree={max(0, min(degree + degree % 2, (n_agents - 1) // 2 * 2))}."
+            f"below n. Try degree={min(degree + degree % 2, (n_agents - 1) // 2 * 2)}."
         )
     low = np.tile(np.arange(n_agents, dtype=np.int64), degree // 2)
     return low, (low + np.repeat(np.arange(1, degree // 2 + 1), n_agents)) % n_agents
@@ -562,11 +555,3 @@ def _key(rng: Rng) -> int:
 
 def _generator(rng: Rng) -> np.random.Generator:
     return np.random.default_rng(_key(rng) if isinstance(rng, int | np.integer) else rng)
-
-
-def _networkx(purpose: str) -> Any:
-    try:
-        import networkx
-    except ImportError:
-        raise missing_extra("networkx", "graph", purpose) from None
-    return networkx

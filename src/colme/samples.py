@@ -30,15 +30,11 @@ from colme._core.jit import (
 )
 from colme._core.random import SKIP, VALUE, VALUE_2, box_muller, circle_point, minus_two_log, philox, uniform
 from colme.errors import SampleError, whole
-from colme.scenario import Scenario, check_seed
+from colme.scenario import DISTRIBUTIONS, Scenario, check_seed
 
 f32, f64, i32, u32, u64 = np.float32, np.float64, np.int32, np.uint32, np.uint64
 
-GAUSSIAN, UNIFORM, LAPLACE, STUDENT, BERNOULLI, EXPONENTIAL = range(6)
-_KINDS = {
-    "gaussian": GAUSSIAN, "uniform": UNIFORM, "laplace": LAPLACE, "student": STUDENT, "bernoulli": BERNOULLI,
-    "exponential": EXPONENTIAL,
-}  # fmt: skip
+GAUSSIAN, UNIFORM, LAPLACE, STUDENT, BERNOULLI, EXPONENTIAL = range(6)  # in the order of DISTRIBUTIONS
 FAR = 1024.0
 """Sigmas between the first mean and the last from which on the origin is the median of the means, not the middle."""
 
@@ -234,7 +230,7 @@ class ScenarioStream:
         rate = scenario.skip_rate
         self.skip_rate: Any = np.asarray(rate)[shard] if isinstance(rate, tuple) else float(rate)
         self.complete = self.joins is None and not np.any(np.asarray(rate) > 0)
-        kind = _KINDS[scenario.distribution]
+        kind = DISTRIBUTIONS.index(scenario.distribution)
         # 0/1 samples compare with the mean itself, so they stay uncentered.
         every = scenario.means + (scenario.shift_means or ())
         self.origin = 0.0 if kind == BERNOULLI else (min(every) + max(every)) / 2.0
@@ -245,18 +241,15 @@ class ScenarioStream:
                 # float32 around the middle of a wide range would be too coarse for the others
                 self.origin = float(np.median(np.asarray(scenario.means)[everyone.entry]))
         self._kind, self.key = kind, random.key_of(seed)
-        self._era, self._location = -1, np.empty(0)  # when asked for
-
-    def _means(self, t: int) -> NDArray[np.float64]:
-        centered: NDArray[np.float64] = (np.asarray(self.scenario.means_at(t), f64) - self.origin)[self._entry]
-        return centered + self._offset
+        self._means: tuple[float, ...] = ()  # those that the location was made from
+        self._location = np.empty(0)
 
     def truth(self, t: int) -> NDArray[np.float64]:
         """The true mean of every agent at step t, centered."""
-        shift = self.scenario.shift_step
-        era = int(shift is not None and t >= shift)
-        if era != self._era:
-            self._era, self._location = era, self._means(t)
+        means = self.scenario.means_at(t)
+        if means is not self._means:
+            self._means = means
+            self._location = (np.asarray(means, f64) - self.origin)[self._entry] + self._offset
         return self._location
 
     def steady_until(self, t: int) -> float:

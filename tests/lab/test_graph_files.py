@@ -31,7 +31,7 @@ def write(folder: Path, name: str) -> Path:
         path.write_text("from,to\n" + "\n".join(f"{a},{b}" for a, b in edges))
     else:
         networkx = pytest.importorskip("networkx")
-        getattr(networkx, f"write_{path.suffix[1:]}")(RING.to_networkx(), path)
+        getattr(networkx, f"write_{path.suffix[1:]}")(networkx.Graph(RING.edges().tolist()), path)
     return path
 
 

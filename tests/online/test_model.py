@@ -330,7 +330,7 @@ def test_a_bad_batch_changes_nothing(bad: dict[str, Any], words: str, extra: dic
 @pytest.mark.parametrize(
     "agent, x, words",
     [
-        ("a", float("nan"), "sample nan: it must be a number. Leave missing samples out."),
+        ("a", float("nan"), "sample nan: it must be finite"),
         ("a", float("-inf"), "sample -inf: it must be finite"),
         ("a", "1.0", "sample '1.0': it must be a number"),
         ("a", None, "sample None: it must be a number"),

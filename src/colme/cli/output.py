@@ -16,7 +16,7 @@ from typing import Protocol
 import click
 
 from colme.errors import printable
-from colme.support.tables import Row, csv_of_rows, json_of, plain, print_table, terminal_table, text_of
+from colme.support.tables import Row, csv_of_rows, json_line, json_of, print_table, terminal_table, text_of
 
 FORMATS = ("table", "json", "csv")
 _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -90,14 +90,12 @@ class Show(Protocol):
 def live_rows(*, lines: bool = False, words: bool = False) -> Iterator[Show]:
     """A live table on a terminal, with means and estimates as points on a line; elsewhere a line per row. `lines`: JSON
     lines; `words`: on stderr, because data follows on stdout."""
-    import msgspec
-
     stream = sys.stderr if words else sys.stdout
     if lines or not stream.isatty():
 
         def print_rows(rows: Sequence[Row], summary: Row | None = None) -> None:
             for row in rows if summary is None else [summary]:
-                click.echo(msgspec.json.encode(plain(row)) if lines else _line(row), file=stream)
+                click.echo(json_line(row) if lines else _line(row), file=stream)
 
         yield print_rows
         return

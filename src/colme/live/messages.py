@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from colme.support.tables import plain
+from colme.support.tables import json_line
 
 if TYPE_CHECKING:
     from colme.method import Method
@@ -68,9 +68,7 @@ def pack(head: dict[str, Any], arrays: dict[str, NDArray[Any] | Codes] | None = 
         entry: list[Any] = [name, kind, int(values.size)]
         listed.append([*entry, array.low, array.high] if isinstance(array, Codes) else entry)
         parts.append(np.ascontiguousarray(values, f"<{kind}").tobytes())
-    text = json.dumps(
-        plain(head | {"arrays": listed}), separators=(",", ":"), allow_nan=False, default=np.generic.item
-    ).encode()
+    text = json_line(head | {"arrays": listed})
     text += b" " * (-(4 + len(text)) % _ALIGN)
     return b"".join([len(text).to_bytes(4, "little"), text, *(part + bytes(-len(part) % _ALIGN) for part in parts)])
 

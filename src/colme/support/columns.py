@@ -124,8 +124,6 @@ def as_value(value: Any) -> float:
     """A sample as a finite number; anything else is refused."""
     number = _as_number(value, "sample", "")
     if not abs(number) < _LARGEST:
-        if math.isnan(number):
-            raise SampleError("sample nan: it must be a number. Leave missing samples out.")
         _refuse_size(number, "")
     return number
 
