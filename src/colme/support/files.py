@@ -129,8 +129,8 @@ def _not_writable(path: Path, refusal: type[ColmeError]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replacing(target: Path, refusal: type[ColmeError], mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of the target at the end, or, after an error, is removed. Its folder is made if it
-    is missing."""
+    """A new file that takes the place of the target at the end, or, after an error, is removed. Its folder is made if
+    it is missing."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     with _not_writable(target, refusal):
         target.parent.mkdir(parents=True, exist_ok=True)
