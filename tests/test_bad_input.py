@@ -59,7 +59,7 @@ REFUSALS: list[tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = [
         ({"assignment": "xxxxxx"}, "'xxxxxx'", "one of 'equal', 'random', 'blocks'", "Try 'equal'."),
         ({"sizes": (12,)}, "sizes=(12,)", "one size >= 0 for each of the 2 means", "Leave sizes out"),
         ({"sizes": (13, -1)}, "sizes=(13, -1)", "one size >= 0 for each of the 2 means", "Leave sizes out"),
-        ({"sizes": (2.5, 1.5)}, "sizes=(2.5, 1.5)", "expected int, got float"),
+        ({"sizes": (2.5, 1.5)}, "sizes=(2.5, 1.5)", "expected int, got float", "See help(colme.Scenario)"),
         ({"sizes": (0, 0), "assignment": "random"}, "sizes=(0, 0)", "positive size", "Try sizes=(1, 1)"),
         ({"sizes": (4, 5)}, "sizes=(4, 5) add up to 9", "add up to n_agents=12", "Try assignment='random'"),
         ({"distribution": "gaussain"}, "'gaussain'", "one of 'gaussian', 'uniform'", "Did you mean 'gaussian'?"),

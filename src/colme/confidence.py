@@ -234,24 +234,15 @@ class Bound(msgspec.Struct, frozen=True):
             return float(difference_radius(n, sigma, self.gamma))
         return float(laplace_radius(n, sigma, self.gamma))
 
-
-class RadiusTable:
-    """R(n) for n = 0, 1, 2, ... at sigma = 1, made as counts grow; every bound is proportional to sigma."""
-
-    def __init__(self, bound: Bound):
-        self.bound = bound
-        self.unit = np.array([math.inf])
-
-    def up_to(self, n: int) -> NDArray[np.float64]:
-        if n >= len(self.unit):
-            first, last = len(self.unit), max(n, 2 * len(self.unit), 64)
-            more = [self.bound.radius(k) for k in range(first, last + 1)]
-            self.unit = np.concatenate([self.unit, more])
-        return self.unit
+    def table(self, n: int) -> NDArray[np.float64]:
+        """R(0), .., R(n) and some more, at sigma = 1: every radius is proportional to sigma."""
+        return _table(self, max(64, 1 << n.bit_length()))
 
 
-radius_table = functools.lru_cache(maxsize=64)(RadiusTable)
-"""The table of a bound; runs that differ in their seeds share it."""
+@functools.lru_cache(maxsize=64)
+def _table(bound: Bound, size: int) -> NDArray[np.float64]:
+    """Runs that differ in their seeds share it."""
+    return np.array([bound.radius(n) for n in range(size)])
 
 
 @kernel

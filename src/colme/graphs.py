@@ -190,45 +190,29 @@ def _find_components(indptr, indices, component, known, queue):
 
 
 def has_bipartite_component(indptr: NDArray[np.int64], indices: NDArray[np.uint32], team: Team = ALONE) -> bool:
-    """`Graph.bipartite`. The workers of the team, all on one machine, share the rows of the graph.
-
-    A large random graph has an odd cycle that a search from any agent finds after about sqrt(n) agents. All agents that
-    are linked to it are out of question; the workers find them in a few passes. The first one searches what is left."""
-    n = len(indptr) - 1
-    first, end = n * team.rank // team.size, n * (team.rank + 1) // team.size
-    degrees = np.diff(indptr[first : end + 1])
-    most = int(team.greatest(degrees.max(initial=0)))
-    if most == 0:
-        return False
-    known = team.zeros((n,), np.uint8)
-    known[first:end] = degrees != most
-    team.wait()
-    queue = np.empty(n if team.rank == 0 else 0, np.uint32)  # mostly never touched
-    if team.any(team.rank == 0 and _search(indptr, indices, 1, known, queue)):
-        return True
-    team.wait()
-    left = int(team.total(end - first - np.count_nonzero(known[first:end])))
-    while left > 0:
-        new = int(team.total(_spread(indptr, indices, first, end, known)))
-        left -= new
-        if new < left and 2 * new < n - left:  # neither half of the rest nor twice as many as before: a long way
-            break
-    team.wait()
-    return left > 0 and team.any(team.rank == 0 and _search(indptr, indices, n, known, queue))
+    """`Graph.bipartite`, which the first worker of a team on one machine finds out for all."""
+    found = False
+    if team.rank == 0:
+        degrees = np.diff(indptr)
+        most = degrees.max(initial=0)
+        known = (degrees != most).view(np.uint8)
+        found = most > 0 and _search(indptr, indices, known, np.empty(len(degrees), np.uint32))
+    return bool(team.any(found))
 
 
 @kernel
-def _search(indptr, indices, most, known, queue):
-    """Whether some component is bipartite and consists of unknown agents (known: 0), for searches from so many unknown
-    agents at most. A search ends at an odd cycle or at a known agent; then all agents that it has seen are known (1).
-    Meanwhile 2 and 3 are their sides."""
-    n_roots = 0
-    for root in range(known.size):
+def _search(indptr, indices, known, queue):
+    """Whether some component is bipartite and consists of unknown agents (known: 0).
+
+    A search from an unknown agent ends at an odd cycle or at a known agent; then all agents that it has seen are known
+    (1). Meanwhile 2 and 3 are their sides. A large random graph has an odd cycle that the first search finds after
+    about sqrt(n) agents; most later ones end at once, so what they look at first is fetched into the cache."""
+    last = u64(max(indices.size, 1) - 1)
+    for root in range(u64(known.size)):
+        soon = u64(indptr[min(root + u64(AHEAD), u64(known.size - 1))])
+        prefetch(known, (u64(indices[min(soon, last)]),))
         if known[root] != 0:
             continue
-        if n_roots == most:
-            break
-        n_roots += 1
         known[root], queue[0] = 2, root
         size, done, bipartite = 1, 0, True
         while bipartite and done < size:
@@ -248,23 +232,6 @@ def _search(indptr, indices, most, known, queue):
         for i in range(size):
             known[queue[i]] = 1
     return False
-
-
-@kernel
-def _spread(indptr, indices, first, end, known):
-    """Those of the agents first..end-1 that have a known neighbor become known. Returns how many."""
-    new, last = 0, u64(indices.size - 2)
-    for a in range(u64(first), u64(end)):
-        if known[u64(a)] == 0:
-            soon = min(u64(indptr[min(u64(a) + u64(AHEAD), u64(end) - u64(1))]), last)
-            prefetch(known, (u64(indices[soon]),))
-            prefetch(known, (u64(indices[soon + u64(1)]),))
-            for k in range(u64(indptr[u64(a)]), u64(indptr[u64(a) + u64(1)])):
-                if known[u64(indices[u64(k)])] != 0:
-                    known[u64(a)] = 1
-                    new += 1
-                    break
-    return new
 
 
 @kernel

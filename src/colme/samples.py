@@ -10,7 +10,7 @@ when estimates are exchanged as float32.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -184,31 +184,12 @@ def observe_some(mean, count, sample):
             mean[a] = running_mean(mean[a], sample[a], count[a])
 
 
-class Stream(Protocol):
-    """What the engine asks of a source of samples. All values are centered: true value = value + origin."""
-
-    n_agents: int
-    n_steps: int | None  # None: endless
-    origin: float
-    complete: bool  # every agent has a sample at every step
-    sigma: Any  # the scale that agents know: a float, one per agent, or None
-    width: float | None
-    kurtosis: float  # of the samples, as far as it is known
-    class_: NDArray[Any] | None
-    loss: float  # probability that a message gets lost
-
-    def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None: ...
-
-    def truth(self, t: int) -> NDArray[np.float64] | None: ...
-
-    def steady_until(self, t: int) -> float:
-        """The first step after t at which the truth is another one."""
-
-
 class ScenarioStream:
-    """The samples of a scenario under a seed, of all its agents or of a shard first..first+n-1 of them."""
+    """The samples of a scenario under a seed, of all its agents or of a shard first..first+n-1 of them.
 
-    n_steps: int | None = None
+    What a run asks of it, it asks of a `Recording`, too: `n_agents`, `origin`, `class_`; `fill` (samples), `truth` and
+    `steady_until`; `complete` (every agent has a sample at every step); what agents know, `sigma` (one number, one per
+    agent, or None), `width` and `kurtosis`; and `loss`, the probability that a message gets lost."""
 
     def __init__(self, scenario: Scenario, seed: int, *, first: int = 0, n: int | None = None):
         if first % LANES:
@@ -232,9 +213,9 @@ class ScenarioStream:
         self.complete = self.joins is None and not np.any(np.asarray(rate) > 0)
         kind = DISTRIBUTIONS.index(scenario.distribution)
         # 0/1 samples compare with the mean itself, so they stay uncentered.
-        every = scenario.means + (scenario.shift_means or ())
-        self.origin = 0.0 if kind == BERNOULLI else (min(every) + max(every)) / 2.0
-        width = max(every) - min(every)
+        low, high = min(scenario.all_means), max(scenario.all_means)
+        self.origin = 0.0 if kind == BERNOULLI else (low + high) / 2.0
+        width = high - low
         if kind != BERNOULLI and width > FAR * np.min(scenario.known_scale):
             everyone = population if self.n_agents == scenario.n_agents else scenario.populate(seed)
             if width > FAR * np.max(everyone.sigma):

@@ -15,7 +15,8 @@ from colme._core.jit import CHUNK, chunk_like, kernel, lanes_like
 from colme._core.squared_errors import NOT_KNOWN, add_squared_errors, add_to_page, clear, error_of, total
 from colme.methods import World
 from colme.metrics import OF_RUN, Errors
-from colme.samples import Stream, observe_some, running_mean
+from colme.recording import Recording
+from colme.samples import ScenarioStream, observe_some, running_mean
 
 u32, u64 = np.uint32, np.uint64
 
@@ -94,7 +95,14 @@ def finish_errors(errors, totals, class_truth, class_size, out):
 class Sampler:
     """Gives the world its local means, for as many steps at once as pays, and the recorder their errors."""
 
-    def __init__(self, stream: Stream, world: World, judge: Errors, recorded: NDArray[np.int64], block: int = BLOCK):
+    def __init__(
+        self,
+        stream: ScenarioStream | Recording,
+        world: World,
+        judge: Errors,
+        recorded: NDArray[np.int64],
+        block: int = BLOCK,
+    ):
         n, n_classes, n_steps = world.n_agents, len(judge.class_size), int(recorded[-1])
         self.stream, self.world, self.judge = stream, world, judge
         self._recorded = recorded

@@ -38,7 +38,7 @@ def estimate_density(
     whole(steps, "steps", "steps=2000")
     whole(n_times, "n_times", "n_times=240", low=2)
     whole(n_bins, "n_bins", "n_bins=240", low=2)
-    means = sorted({*scenario.means, *(scenario.shift_means or ())})
+    means = sorted(set(scenario.all_means))
     low, high = window or _window(means, scenario)
     if not low < high:
         raise ColmeError(f"window={shorten(window)}: it must be (low, high) with low < high. Try window=None.")
