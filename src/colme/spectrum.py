@@ -1,11 +1,8 @@
-"""The spectrum of a graph: Laplacian and Metropolis eigenvalues, stable and fastest steps, convergence.
+"""The spectrum of a graph: eigenvalues of its Laplacian, stable and fastest steps, convergence.
 
 Consensus with I - bL multiplies the disagreement along the Laplacian's eigenvector of eigenvalue l by 1 - b l. It is
 stable iff b lambda_max < 2, non-negative (an average of neighbors) iff b <= 1 / max degree, and on a fixed connected
 graph fastest at b = 2 / (lambda_2 + lambda_max). Pruning only lowers eigenvalues, so a stable step stays stable.
-
-C-colME's W has Metropolis' weights W_ab = 1 / (max(D_a, D_b) + 1) instead. Its eigenvalues lie in (-1, 1], so it always
-converges; `metropolis_spectrum` gives its ends, to be compared with those of I - bL.
 """
 
 from __future__ import annotations
@@ -18,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import at, kernel
+from colme._core.jit import kernel
 from colme.errors import GraphError, MethodError, positive
 from colme.graphs import Graph, GraphTotals
 
@@ -38,7 +35,7 @@ class Spectrum:
     >>> round(spectrum(graph).convergence_rate(0.1), 2)
     0.57
 
-    See also: spectrum, MetropolisSpectrum
+    See also: spectrum, stable_step
     """
 
     gap: float
@@ -57,38 +54,12 @@ class Spectrum:
         return max(abs(1.0 - step * self.gap), abs(1.0 - step * self.largest))
 
 
-@dataclass(frozen=True)
-class MetropolisSpectrum:
-    """Extreme eigenvalues of C-colME's W, but for the eigenvalue 1 of each component.
-
-    >>> from colme.graphs import random_regular_graph
-    >>> graph = random_regular_graph(100, 10, rng=0)
-    >>> metropolis_spectrum(graph).convergence_rate < 1
-    True
-
-    See also: metropolis_spectrum, Spectrum
-    """
-
-    second: float
-    """The largest one below: the slowest disagreement within a component (the second largest on a connected graph)."""
-    smallest: float
-    n_components: int
-
-    @property
-    def convergence_rate(self) -> float:
-        """Factor per step by which the slowest disagreement within a component shrinks: the second largest modulus of
-        an eigenvalue. 0 where there are no edges."""
-        return max(abs(self.second), abs(self.smallest))
-
-
 @kernel
-def _times(indptr, indices, weight, x, out):
-    """out = the matrix times x whose quadratic form is the weighted sum over edges of (x_a - x_b)^2; a weight per slot
-    of the rows, or one for all."""
+def _times_laplacian(indptr, indices, x, out):
     for a in range(x.size):
         total = 0.0
         for k in range(indptr[a], indptr[a + 1]):
-            total += at(weight, k) * (x[a] - x[indices[k]])
+            total += x[a] - x[indices[k]]
         out[a] = total
 
 
@@ -118,7 +89,7 @@ def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
     >>> metropolis_matrix(graph).round(2).tolist()[0]
     [0.33, 0.33, 0.0, 0.33]
 
-    See also: laplacian_matrix, metropolis_spectrum
+    See also: laplacian_matrix, CColME
     """
     weights = np.zeros((graph.n_agents, graph.n_agents))
     weights[np.repeat(np.arange(graph.n_agents), graph.degrees), graph.indices] = metropolis_weights(graph)
@@ -131,31 +102,6 @@ def metropolis_weights(graph: Graph, seen: NDArray[np.int64] | None = None) -> N
     degree = graph.degrees
     seen = degree if seen is None else seen
     return 1.0 / (np.maximum(np.repeat(degree, degree), seen[graph.indices]) + 1.0)
-
-
-def metropolis_spectrum(graph: Graph) -> MetropolisSpectrum:
-    """The spectrum of C-colME's W on a graph, beside `spectrum(graph)` for CL-colME's I - bL.
-
-    Exact up to `DENSE` agents; beyond, by Lanczos' method as in `spectrum`.
-
-    graph  a `Graph`
-
-    >>> from colme.graphs import random_regular_graph
-    >>> graph = random_regular_graph(100, 10, rng=0)
-    >>> round(metropolis_spectrum(graph).convergence_rate, 2)
-    0.58
-
-    See also: MetropolisSpectrum, spectrum, CColME
-    """
-    component = graph.components()
-    n_components = int(component.max()) + 1
-    if graph.n_edges == 0:
-        return MetropolisSpectrum(0.0, 0.0, n_components)
-    if graph.n_agents <= DENSE:
-        values = np.linalg.eigvalsh(metropolis_matrix(graph))
-        return MetropolisSpectrum(float(values[-1 - n_components]), float(values[0]), n_components)
-    low, high = _both_ends(graph, component, metropolis_weights(graph))
-    return MetropolisSpectrum(1.0 - low, 1.0 - high, n_components)
 
 
 def spectrum(graph: Graph) -> Spectrum:
@@ -172,7 +118,7 @@ def spectrum(graph: Graph) -> Spectrum:
     >>> round(found.gap, 1), round(found.largest, 1), round(found.fastest_step, 2)
     (4.7, 15.7, 0.1)
 
-    See also: Spectrum, metropolis_spectrum, stable_step
+    See also: Spectrum, stable_step
     """
     component = graph.components()
     n_components = int(component.max()) + 1
@@ -182,13 +128,6 @@ def spectrum(graph: Graph) -> Spectrum:
         values = np.linalg.eigvalsh(laplacian_matrix(graph))
         # the kernel has one dimension per component
         return Spectrum(float(values[n_components]), float(values[-1]), n_components)
-    low, high = _both_ends(graph, component, 1.0)
-    return Spectrum(low, high, n_components)
-
-
-def _both_ends(graph: Graph, component: NDArray[np.int64], weight: Any) -> tuple[float, float]:
-    """The smallest positive and the largest eigenvalue of the Laplacian with these weights of edges, by Lanczos'
-    method."""
     sizes = np.bincount(component)
 
     def project(v: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -197,7 +136,7 @@ def _both_ends(graph: Graph, component: NDArray[np.int64], weight: Any) -> tuple
 
     n_steps = max(60, min(300, 2**27 // graph.n_agents))  # the basis takes at most 1 GiB
     low = high = error = 0.0
-    for low, high, error_low, error_high in _lanczos(graph, n_steps, project, weight):
+    for low, high, error_low, error_high in _lanczos(graph, n_steps, project):
         error = max(error_low / max(low, 1e-300), error_high / high)
         if error < 1e-3:
             break
@@ -206,16 +145,13 @@ def _both_ends(graph: Graph, component: NDArray[np.int64], weight: Any) -> tuple
             f"Lanczos' method ended {error:.1%} from an eigenvalue: the gap, {low:.3g}, may be smaller. "
             f"On up to {DENSE} agents it is exact.",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
-    return low, high
+    return Spectrum(low, high, n_components)
 
 
 def _lanczos(
-    graph: Graph,
-    n_steps: int,
-    project: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
-    weight: Any = 1.0,
+    graph: Graph, n_steps: int, project: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None
 ) -> Iterator[tuple[float, float, float, float]]:
     """After each step: the smallest and largest Ritz value, and how far at most an eigenvalue is from each.
 
@@ -230,7 +166,7 @@ def _lanczos(
     product = np.empty(n)
     for k in range(min(n_steps, n)):
         current = basis[k % n_rows]
-        _times(graph.indptr, graph.indices, weight, current, product)
+        _times_laplacian(graph.indptr, graph.indices, current, product)
         diagonal.append(float(current @ product))
         w = product - diagonal[-1] * current
         if off:

@@ -116,7 +116,7 @@ N, STEPS = 150, 70
 TWO: dict[str, Any] = {"n_agents": N, "means": (0.0, 1.25), "sigma": 0.5}
 
 
-def streams() -> dict[str, ScenarioStream | Recording]:
+def streams() -> dict[str, ScenarioStream | colme.Recording]:
     rng = np.random.default_rng(1)
     truth = np.arange(N) % 7 / 3.0
     return {
@@ -128,7 +128,7 @@ def streams() -> dict[str, ScenarioStream | Recording]:
     }
 
 
-def sampler_of(stream: ScenarioStream | Recording, block: int, recorded: NDArray[np.int64]) -> Sampler:
+def sampler_of(stream: ScenarioStream | colme.Recording, block: int, recorded: NDArray[np.int64]) -> Sampler:
     assert stream.class_ is not None
     world = World(class_=stream.class_, sigma=1.0, width=None, mean=np.full(N, np.nan), count=None, tolerance=0.3)
     return Sampler(stream, world, Errors(stream.class_, 0.3), recorded, block)
