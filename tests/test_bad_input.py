@@ -20,6 +20,7 @@ from colme.errors import ColmeError, GraphError, MethodError, RunError, SampleEr
 from colme.methods.colme import MAX_AGENTS
 from colme.metrics import oracle_variance
 from colme.samples import draw
+from colme.spectrum import distance_to_limit
 
 SCENARIO = colme.Scenario(n_agents=12, means=(0.0, 1.0))
 CL = colme.CLColME()
@@ -72,6 +73,7 @@ REFUSALS: list[tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = [
         *(({"sigma": bad}, f"sigma={bad}", "positive and finite", "Try sigma=2.0")
           for bad in (0.0, -1.0, math.inf, math.nan, (1.0, 0.0))),
         ({"sigma": (1.0,) * 5}, "sigma has 5 values", "one number, or one per agent (12) or one per class (2)"),
+        ({"sigma": (-1.0,) * 12}, "sigma=(-1.0, -1.0,", "...: it must be positive"),
         ({"told_sigma": 0.0}, "told_sigma=0.0", "positive and finite", "Try told_sigma="),
         ({"skip_rate": 1.0}, "skip_rate=1.0", "at least 0 and below 1", "Try skip_rate=0.2"),
         ({"skip_rate": (0.5,) * 11 + (-0.1,)}, "skip_rate=(0.5, 0.5", "at least 0 and below 1", "Try skip_rate=0.2"),
@@ -186,6 +188,7 @@ REFUSALS: list[tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = [
         (lambda: graphs.complete_graph(3).relabel([0, 1]), "[0, 1]", "permutation of 0..2", "Try rng.permutation("),
         (lambda: graphs.Graph([0, 2], [1]), "indptr does not cut indices into rows", "Try from_edges."),
         (lambda: graphs.Graph([0, 1, 1], [1]), "not those of a simple undirected graph", "Try from_edges."),
+        (lambda: distance_to_limit(ring(1501), 0.01, 2), "1501 agents", "made for at most 1500", "Try a smaller graph"),
         (simulate(degree=12), "12-regular graph on 12", "between 0 and n-1", "Try degree=11"),
     )),
     # runs

@@ -211,14 +211,6 @@ def test_late_agents_see_nothing_before_they_join_and_everything_after() -> None
     assert not np.isnan(values[29:]).any() and not np.isnan(values[:, ~late]).any()
 
 
-def test_a_stream_knows_whether_it_has_gaps() -> None:
-    assert ScenarioStream(scenario_of("gaussian"), 0).complete
-    assert ScenarioStream(scenario_of("gaussian", late_share=0.5, late_step=1), 0).complete
-    assert not ScenarioStream(scenario_of("gaussian", skip_rate=0.1), 0).complete
-    assert not ScenarioStream(scenario_of("gaussian", skip_rate=(0.0,) * 199 + (0.1,)), 0).complete
-    assert not ScenarioStream(scenario_of("gaussian", late_share=0.5, late_step=2), 0).complete
-
-
 # Shifts of the means
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from colme import spectrum as spectrum_module
-from colme.errors import GraphError, MethodError
+from colme.errors import MethodError
 from colme.graphs import (
     Graph,
     complete_graph,
@@ -320,12 +320,6 @@ def test_consensus_limit_is_one_over_the_size_of_the_component(graph: Graph) -> 
         size = (component == component[a]).sum()
         assert limit[a].tolist() == [1.0 / size if component[b] == component[a] else 0.0 for b in range(graph.n_agents)]
     np.testing.assert_allclose(limit @ limit, limit, atol=1e-14)
-
-
-def test_distance_to_limit_refuses_a_large_graph(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(spectrum_module, "DENSE", 20)
-    with pytest.raises(GraphError, match="21 agents: this is a dense computation, made for at most 20"):
-        distance_to_limit(complete_graph(21), 0.01, 2)
 
 
 def test_a_small_unstable_part_of_a_large_graph_is_found() -> None:
