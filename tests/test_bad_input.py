@@ -180,7 +180,7 @@ REFUSALS: list[tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = [
         (lambda: graphs.from_edges([(0, 1), (2, 5)], 4), "edge (2, 5)", "agents are 0..3", "Try a larger n_agents."),
         (lambda: graphs.from_edges([(0, -1)], 4), "edge (0, -1)", "agents are 0..3", "Try a larger n_agents."),
         (lambda: graphs.from_edges([(0, 1), (2, 2)]), "edge (2, 2) is a loop", "no neighbor of itself", "Leave loops"),
-        (lambda: graphs.from_edges([(0, 1), (1, 2), (1, 0)]), "edge (0, 1) is given twice", "list every edge once."),
+        (lambda: graphs.from_edges([(0, 1), (1, 2), (1, 0)]), "edge (1, 0) is given twice", "list every edge once."),
         (lambda: graphs.from_networkx(nx.Graph([("a", "b")])), "must be named 0..1", "convert_node_labels_to_integers"),
         (lambda: graphs.from_networkx(nx.DiGraph([(0, 1)])), "directed", "must be simple", "Try networkx.Graph("),
         (lambda: graphs.from_networkx(nx.MultiGraph([(0, 1)])), "parallel", "must be simple", "Try networkx.Graph("),

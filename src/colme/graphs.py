@@ -268,30 +268,28 @@ def from_edges(edges: ArrayLike | Iterable[tuple[int, int]], n_agents: int | Non
     if not isinstance(edges, Iterable):
         raise GraphError(f"edges={shorten(edges)}: they must be pairs of agents. Try [(0, 1), (1, 2)].")
     raw = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges))
+    if raw.size == 0 and n_agents is None:
+        raise GraphError("there is no edge and no n_agents: the number of agents is not known. Try n_agents=10.")
     if raw.size == 0:
-        raw = raw.reshape(0, 2).astype(np.int64)
+        raw = np.empty((0, 2), np.int64)
     if raw.ndim != 2 or raw.shape[1] != 2 or raw.dtype.kind not in "iu":
         raise GraphError(
             f"edges have shape {raw.shape} and type {raw.dtype}: they must be pairs of whole numbers. "
             "Try [(0, 1), (1, 2)]."
         )
-    if raw.size == 0 and n_agents is None:
-        raise GraphError("there is no edge and no n_agents: the number of agents is not known. Try n_agents=10.")
     pairs = raw.astype(np.int64)
     n = _check_agents(int(pairs.max(initial=-1)) + 1 if n_agents is None else n_agents)
-    outside = (pairs < 0) | (pairs >= n)
-    if outside.any():
-        a, b = pairs[np.argmax(outside.any(axis=1))].tolist()
-        raise GraphError(f"edge ({a}, {b}) names an agent that does not exist: agents are 0..{n - 1}. "
-                         "Try a larger n_agents.")  # fmt: skip
     low, high = pairs.min(axis=1), pairs.max(axis=1)
-    if (low == high).any():
-        raise GraphError(f"edge ({low[low == high][0]}, {low[low == high][0]}) is a loop: an agent is no neighbor of "
-                         "itself. Leave loops out.")  # fmt: skip
-    _, first = np.unique(low * n + high, return_index=True)
-    if len(first) < len(pairs):
-        repeated = np.setdiff1d(np.arange(len(pairs)), first)[0]
-        raise GraphError(f"edge ({low[repeated]}, {high[repeated]}) is given twice: list every edge once.")
+    repeated = np.ones(len(pairs), bool)
+    repeated[np.unique(low * n + high, return_index=True)[1]] = False
+    for wrong, reason in (
+        ((low < 0) | (high >= n), f"names an agent that does not exist: agents are 0..{n - 1}. Try a larger n_agents."),
+        (low == high, "is a loop: an agent is no neighbor of itself. Leave loops out."),
+        (repeated, "is given twice: list every edge once."),
+    ):
+        if wrong.any():
+            a, b = pairs[np.argmax(wrong)].tolist()
+            raise GraphError(f"edge ({a}, {b}) {reason}")
     return _from_pairs(n, low, high)
 
 

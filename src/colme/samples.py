@@ -215,10 +215,9 @@ class ScenarioStream:
         # 0/1 samples compare with the mean itself, so they stay uncentered.
         low, high = min(scenario.all_means), max(scenario.all_means)
         self.origin = 0.0 if kind == BERNOULLI else (low + high) / 2.0
-        width = high - low
-        if kind != BERNOULLI and width > FAR * np.min(scenario.known_scale):
+        if kind != BERNOULLI and high - low > FAR * np.min(scenario.known_scale):
             everyone = population if self.n_agents == scenario.n_agents else scenario.populate(seed)
-            if width > FAR * np.max(everyone.sigma):
+            if high - low > FAR * np.max(everyone.sigma):
                 # float32 around the middle of a wide range would be too coarse for the others
                 self.origin = float(np.median(np.asarray(scenario.means)[everyone.entry]))
         self._kind, self.key = kind, random.key_of(seed)

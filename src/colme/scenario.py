@@ -238,18 +238,20 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         if self.late_share > 0 and self.late_step > 1:
             rank = random.ranks(seed, random.JOIN, self.n_agents, first=first, end=end)
             joins = np.where(rank < round(self.late_share * self.n_agents), self.late_step, 1)
-        scale = self.known_scale
-        sigma: float | NDArray[np.float64]
-        if not isinstance(scale, tuple):
-            sigma = float(scale)
-        else:
-            per_class_or_agent = np.asarray(scale, float)
-            sigma = per_class_or_agent[entry] if len(scale) == len(self.means) else per_class_or_agent[first:end]
+        scale = np.asarray(self.known_scale, float)
+        per_class = scale.shape == (len(self.means),)
+        sigma: float | NDArray[np.float64] = scale[first:end] if scale.ndim else float(scale)
+        if per_class:
+            sigma = scale[entry]
         if self.spread > 0:
             own = np.arange(first, end, dtype=class_dtype(self.n_agents))
             return Population(own, sigma, joins, entry, self.spread * self._offsets(seed, first, end))
-        merged = self._merged()
-        return Population(entry if merged is None else merged.astype(entry.dtype)[entry], sigma, joins, entry)
+        # entries with the same mean and, where it is given per class, the same sigma are one class
+        kinds = list(zip(self.means, scale if per_class else np.zeros(len(self.means)), strict=True))
+        class_ = entry
+        if len(set(kinds)) < len(kinds):
+            class_ = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1).astype(entry.dtype)[entry]
+        return Population(class_, sigma, joins, entry)
 
     def _entries(self, seed: int, first: int, end: int) -> NDArray[Any]:
         """Which entry of `means` is that of each of the agents first..end-1."""
@@ -271,16 +273,6 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             entry[some] = np.searchsorted(ends, rank[some], side="right")
         return entry
 
-    def _merged(self) -> NDArray[np.int64] | None:
-        """The class of each entry of `means`: entries with the same mean and, where it is given per class, the same
-        sigma are one class. None: all differ."""
-        scale = self.known_scale
-        per_class = isinstance(scale, tuple) and len(scale) == len(self.means)
-        kinds = list(zip(self.means, scale, strict=True)) if per_class else [(mean,) for mean in self.means]  # type: ignore[arg-type]
-        if len(set(kinds)) == len(kinds):
-            return None
-        return np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
-
     def _offsets(self, seed: int, first: int, end: int) -> NDArray[np.float64]:
         """Of every agent from the mean of its class, in standard deviations."""
         word, second = (random.words(seed, random.SPREAD, t, first=first, n=end - first) for t in range(2))
@@ -301,8 +293,8 @@ class Population:
     offset: NDArray[np.float64] | None = None
 
 
-def check_seed(seed: object, name: str = "seed") -> int:
+def check_seed(seed: object) -> int:
     """A seed is a whole number of 64 bits."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**64:
-        raise RunError(f"{name}={seed!r}: a seed is a whole number from 0 to 2^64 - 1. Try {name}=0.")
+        raise RunError(f"seed={seed!r}: a seed is a whole number from 0 to 2^64 - 1. Try seed=0.")
     return int(seed)

@@ -92,15 +92,14 @@ def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
     See also: laplacian_matrix, CColME
     """
     weights = np.zeros((graph.n_agents, graph.n_agents))
-    weights[np.repeat(np.arange(graph.n_agents), graph.degrees), graph.indices] = metropolis_weights(graph)
+    weights[np.repeat(np.arange(graph.n_agents), graph.degrees), graph.indices] = metropolis_weights(graph, graph.degrees)
     return weights + np.diag(1.0 - weights.sum(axis=1))
 
 
-def metropolis_weights(graph: Graph, seen: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-    """Metropolis' weight of each slot of the rows; `seen` are the degrees of all agents that the slots point to, where
-    the graph is a part."""
+def metropolis_weights(graph: Graph, seen: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Metropolis' weight of each slot of the rows; `seen` are the degrees of the agents that the slots point to, more
+    than those of the rows where the graph is a part."""
     degree = graph.degrees
-    seen = degree if seen is None else seen
     return 1.0 / (np.maximum(np.repeat(degree, degree), seen[graph.indices]) + 1.0)
 
 

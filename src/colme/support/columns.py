@@ -132,17 +132,15 @@ def as_time(time: Any, where: str = "") -> float:
     """Seconds, from a number or a date. A date without a time zone is taken as UTC."""
     if is_missing(time):
         raise SampleError(f"time {shorten(time)}{where}: it must be finite. Give every sample a time.")
-    if isinstance(time, datetime.timedelta | np.timedelta64):
-        return float(np.timedelta64(time) / np.timedelta64(1, "s"))
-    if isinstance(time, datetime.datetime):
-        aware = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
-        time = np.datetime64(aware.astimezone(datetime.UTC).replace(tzinfo=None))
-    elif isinstance(time, datetime.date):
+    if isinstance(time, datetime.datetime) and time.tzinfo is not None:
+        time = time.astimezone(datetime.UTC).replace(tzinfo=None)
+    if isinstance(time, datetime.date):
         time = np.datetime64(time)
-    if isinstance(time, np.datetime64):
-        number = _seconds(np.array([time])).item()
-    else:
-        number = _as_number(time, "time", where, "a number or a date. Try datetime.fromisoformat(...)")
+    elif isinstance(time, datetime.timedelta):
+        time = np.timedelta64(time)
+    if isinstance(time, np.datetime64 | np.timedelta64):
+        return _as_times(np.array([time])).item()
+    number = _as_number(time, "time", where, "a number or a date. Try datetime.fromisoformat(...)")
     if not math.isfinite(number):
         raise SampleError(f"time {time}{where}: it must be finite. Give every sample a time.")
     return number

@@ -82,7 +82,8 @@ class Case:
 
     def record(self, samples: NDArray[np.float64], **known: Any) -> Recording:
         """A recording of samples, and what is known about them."""
-        return Recording(samples, **{"classes": self.classes, "sigma": SIGMA, "width": WIDTH} | known)
+        known = {"classes": self.classes, "sigma": SIGMA, "width": WIDTH, **known}
+        return Recording(samples, **known)
 
     def start(self, source: Scenario | Recording, checkpoint: Path | None = None, **fields: Any) -> Run:
         """A run of the method before its first step."""
