@@ -51,7 +51,7 @@ class Graph:
             raise GraphError(
                 "indptr does not cut indices into rows: it must rise from 0 to their number. Try from_edges."
             )
-        a, b = np.repeat(np.arange(n), self.degrees), self.indices.astype(np.int64)
+        a, b = self.owners, self.indices.astype(np.int64)
         there, back = np.sort(a * n + b), np.sort(b * n + a)
         if (b >= n).any() or (a == b).any() or (np.diff(there) == 0).any() or not np.array_equal(there, back):
             raise GraphError(
@@ -87,6 +87,11 @@ class Graph:
         return np.diff(self.indptr)
 
     @property
+    def owners(self) -> NDArray[np.int64]:
+        """For each entry of `indices`, the agent whose neighbor it is."""
+        return np.repeat(np.arange(self.n_agents), self.degrees)
+
+    @property
     def max_degree(self) -> int:
         return int(self.degrees.max(initial=0))
 
@@ -100,15 +105,14 @@ class Graph:
 
     def edges(self) -> NDArray[np.int64]:
         """(n_edges, 2), each edge once as (low, high), sorted."""
-        a = np.repeat(np.arange(self.n_agents, dtype=np.int64), self.degrees)
-        b = self.indices.astype(np.int64)
+        a, b = self.owners, self.indices.astype(np.int64)
         pairs = np.stack([a, b], axis=1)[a < b]
         return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
     def adjacency(self) -> NDArray[np.bool_]:
         """The dense adjacency matrix (for small graphs)."""
         dense = np.zeros((self.n_agents, self.n_agents), bool)
-        dense[np.repeat(np.arange(self.n_agents), self.degrees), self.indices] = True
+        dense[self.owners, self.indices] = True
         return dense
 
     def components(self) -> NDArray[np.int64]:

@@ -92,7 +92,7 @@ def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
     See also: laplacian_matrix, CColME
     """
     weights = np.zeros((graph.n_agents, graph.n_agents))
-    weights[np.repeat(np.arange(graph.n_agents), graph.degrees), graph.indices] = metropolis_weights(graph, graph.degrees)
+    weights[graph.owners, graph.indices] = metropolis_weights(graph, graph.degrees)
     return weights + np.diag(1.0 - weights.sum(axis=1))
 
 
