@@ -17,7 +17,7 @@ from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, ra
 from colme.methods import CColME, CLColME, World
 from colme.methods.c_colme import CState
 from colme.metrics import OF_METHOD
-from colme.testing._promises import Case
+from colme.testing import Case
 from tests.support.recordings import recording_like_a_scenario
 
 modest = settings(deadline=None, max_examples=25)

@@ -32,6 +32,8 @@ from colme.sim.sampling import BLOCK, Sampler
 from colme.sim.simulation import simulate
 from colme.sim.spec import RunSpec
 
+__all__ = ["PROMISES", "check_method", "lockstep"]
+
 Reference = Callable[[NDArray[np.float64], Graph, NDArray[Any], Any], NDArray[np.float64]]
 """Estimates (steps, agents) from (samples, graph, classes, sigma), from code that the method does not share."""
 
