@@ -182,10 +182,14 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
     to be alike, (rounds, 1), and a regular graph that hears nearly as fast as a random one to be one."""
     hood = Neighborhood(graph.n_agents) if hood is None else hood
     n = hood.n_agents
-    n_probes = 0 if n <= EXACT else -(-REGULAR_PROBES // n) if gossip.regular else PROBES
-    n_columns, own = n_probes or n, slice(hood.at, hood.at + hood.n_own)
+    exact = n <= EXACT
+    if exact:
+        start = np.eye(hood.n_own, n, hood.first)
+    else:
+        start = _signs(hood, -(-REGULAR_PROBES // n) if gossip.regular else PROBES)
+    n_columns, own = start.shape[1], slice(hood.at, hood.at + hood.n_own)
     now, before = (line_room(hood, n_columns, np.float64) for _ in range(2))
-    now[own, :n_columns] = np.eye(hood.n_own, n, hood.first) if n_probes == 0 else _signs(hood, n_probes)
+    now[own, :n_columns] = start
     hood.refresh(now.reshape(-1))
     weights, squares = gossip.weights(graph, hood), []
     rounds = max(gossip.rounds, gossip.enough_rounds)
@@ -194,7 +198,7 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
         now, before = before, now
         hood.refresh(now.reshape(-1))
         square = np.square(now[own, :n_columns])
-        squares.append(square.sum(axis=1) if n_probes == 0 else square.mean(axis=1))
+        squares.append(square.sum(axis=1) if exact else square.mean(axis=1))
     each = np.array(squares)
     if gossip.regular:
         each = np.array([[mean_over_agents(row, hood)] for row in each])

@@ -140,14 +140,12 @@ def convert_field(value: Any, kind: Any, path: str, refusal: type[ColmeError]) -
 
 def _check_keys(value: Any, kind: Any, path: str, refusal: type[ColmeError]) -> None:
     """Check the keys of tables inside a field: msgspec would not suggest the nearest one."""
-    for inner in (kind, *get_args(kind)):
-        if isinstance(inner, type) and issubclass(inner, msgspec.Struct):
-            every = [(path, value)] if isinstance(value, dict) else []
-            every += [(f"{path}[{i}]", each) for i, each in enumerate(value)] if isinstance(value, list) else []
-            for where, each in every:
-                for key in each if isinstance(each, dict) else ():
-                    with located(where, refusal):
-                        one_of(key, inner.__struct_fields__, "key")
+    structs = [each for each in (kind, *get_args(kind)) if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+    tables = {f"{path}[{i}]": each for i, each in enumerate(value)} if isinstance(value, list) else {path: value}
+    for where, table in tables.items() if structs else ():
+        for key in table if isinstance(table, dict) else ():
+            with located(where, refusal):
+                one_of(key, structs[0].__struct_fields__, "key")
 
 
 @contextlib.contextmanager
