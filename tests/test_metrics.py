@@ -133,14 +133,6 @@ def test_the_oracle_weighs_agents_by_their_samples(data: st.DataObject) -> None:
     np.testing.assert_allclose(got[2], plain_oracle(mean, count, truth, class_), rtol=1e-9, atol=1e-12)
 
 
-def test_a_judge_follows_a_truth_that_shifts() -> None:
-    mean, truth, class_ = world(100, 2, seed=5)
-    judge = Errors(class_, 0.1)
-    for target in (truth, truth + 1.0, truth):
-        expected = plain_oracle(mean, np.ones(100), target, class_)
-        assert judged_means(judge, mean, None, target)[2] == pytest.approx(expected, rel=1e-12)
-
-
 def test_a_class_without_agents_does_no_harm() -> None:
     mean, truth, class_ = world(100, 2, seed=6)
     class_ = class_ * np.uint16(2)  # nobody is in class 1

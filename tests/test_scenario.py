@@ -143,11 +143,6 @@ def test_bounded_samples_have_a_width_and_bernoulli_samples_a_known_scale() -> N
         assert Scenario(n_agents=4, means=(0.5,), distribution=distribution).width is None
 
 
-def test_means_at_a_step() -> None:
-    assert [EVERYTHING.means_at(t) for t in (1, 19, 20, 99)] == [(0.1, 0.2, 0.3)] * 2 + [(0.3, 0.2, 0.1)] * 2
-    assert SOME[0].means_at(10**9) == (1.2, 2.0)
-
-
 # How it is written
 
 
