@@ -16,14 +16,13 @@ from numpy.typing import NDArray
 import colme
 from colme import consensus
 from colme._core.edges import Intervals
-from colme.consensus import CLOCKS, START, Clock, clock_of, clock_rate, metropolis_weight
-from colme.errors import MethodError
+from colme.consensus import CLOCKS, START, clock_rate
 from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, random_regular_graph
 from colme.methods import CColME, CLColME, World
 from colme.methods.c_colme import CState
 from colme.methods.consensus import ConsensusMethod
 from colme.metrics import OF_METHOD
-from colme.testing._promises import Case
+from colme.testing import Case
 from tests.support.recordings import recording_like_a_scenario
 
 modest = settings(deadline=None, max_examples=25)
@@ -179,20 +178,12 @@ def test_every_clock_has_words_where_one_looks_for_them() -> None:
         assert f'| `"{name}"`' in page and re.search(rf"^{name} +[a-z]", code, re.MULTILINE), name
 
 
-def test_rate_is_one_half_at_a_restart_and_grows_like_an_average_since() -> None:
-    assert [clock_rate(Clock(), t, 10) for t in (10, 11, 12, 19)] == [1 / 2, 2 / 3, 3 / 4, 10 / 11]
-
-
 def test_constant_clock_never_changes() -> None:
     driven = Driven("constant", complete_graph(4))
     for t in range(1, 10):
         driven.step(t, np.array([0.0, 0.0, 0.0, 10.0 * (t > 4)]))
         assert {clock_rate(driven.clock, t, restart) for restart in driven.restarts} == {ALPHA}
     assert driven.state.edges.isolated == 1
-
-
-def test_constant_clock_may_forget_everything_each_step() -> None:
-    assert clock_rate(clock_of("constant", 0.0), 5, START) == 0.0
 
 
 @pytest.mark.parametrize("method", [colme.CLColME, colme.CColME])
@@ -230,79 +221,6 @@ def test_gossip_travels_one_hop_a_step(cut_at: int) -> None:
         assert driven.restarts[-1] == (news if t >= cut_at else START)
 
 
-def test_gossip_does_not_pass_an_absent_agent() -> None:
-    """Agent 3 has no sample before step 12: the news waits at agent 2, and goes on one hop a step once it is there."""
-    length, arrival = 6, 12
-    graph, _, after = line_with_a_stranger(length)
-    driven = Driven("gossip", graph, gaps=True)
-    for t in range(1, 20):
-        mean = after.copy()
-        mean[-1] = 10.0 if t >= 4 else 0.0
-        if t < arrival:
-            mean[3] = np.nan
-        driven.step(t, mean)
-        told = driven.restarts
-        assert told[:3] == [4 if t >= 4 + a else START for a in range(3)]
-        assert told[3 : length + 1] == [4 if t >= arrival + hops else START for hops in range(length - 2)]
-
-
-def test_gossip_does_not_cross_a_cut_edge() -> None:
-    """Components {0,1} and {2,3} part at step 3; what happens in one later is not heard in the other."""
-    graph = from_edges([(0, 1), (1, 2), (2, 3), (2, 4)])
-    driven = Driven("gossip", graph)
-    for t in range(1, 15):
-        mean = np.array([0.0, 0.0, 0.0, 0.0, 0.0])
-        if t >= 3:
-            mean[2:] = 10.0
-        if t >= 8:
-            mean[4] = 20.0
-        driven.step(t, mean)
-    assert driven.restarts == [3, 3, 8, 8, 8]
-
-
-def test_global_clock_restarts_everybody_and_own_clock_only_the_two_ends() -> None:
-    graph, before, after = line_with_a_stranger(4)
-    for name, expected in (("global", [5] * 6), ("own", [5, 2, 2, 2, 2, 5]), ("harmonic", [2] * 6)):
-        driven = Driven(name, graph)
-        for t in range(1, 9):
-            driven.step(t, after if t >= 5 else before)
-        assert driven.restarts == expected
-
-
-@pytest.mark.parametrize("clock", [name for name in CLOCKS if name != "constant"])
-def test_every_clock_has_a_name(clock: str) -> None:
-    clock_of(clock, None)
-    with pytest.raises(MethodError) as caught:
-        clock_of(clock, 0.5)
-    assert str(caught.value) == (
-        f"clock='{clock}' with alpha=0.5: a constant clock needs alpha and the others take none. "
-        "Try clock='constant', alpha=0.9."
-    )
-
-
-def test_clock_of_wants_an_alpha_for_the_constant_clock() -> None:
-    for alpha in (0.0, 0.5, 1.0):
-        clock_of("constant", alpha)
-    with pytest.raises(MethodError, match=r"clock='constant' with alpha=None: .* Try clock='constant', alpha=0\.9\."):
-        clock_of("constant", None)
-
-
-@pytest.mark.parametrize("alpha", [1.001, -0.1, 2.0, float("nan"), float("inf")])
-def test_clock_of_refuses_an_alpha_that_is_no_weight(alpha: float) -> None:
-    with pytest.raises(MethodError) as caught:
-        clock_of("constant", alpha)
-    assert str(caught.value) == f"alpha={alpha}: it must be between 0 and 1. Try alpha=0.9."
-
-
-def test_clock_of_names_the_nearest_clock() -> None:
-    with pytest.raises(MethodError) as caught:
-        clock_of("gosip", None)
-    message = str(caught.value)
-    assert message.startswith("unknown clock 'gosip': it must be one of ")
-    assert all(repr(name) in message for name in CLOCKS)
-    assert message.endswith("Did you mean 'gossip'?")
-
-
 # Metropolis weights
 
 
@@ -325,10 +243,6 @@ def weight_matrix(state: CState) -> NDArray[np.float64]:
             if edges.slots[k] != a:
                 matrix[a, edges.slots[k]] = state.weights[k]
     return matrix + np.diag(1.0 - matrix.sum(axis=1))
-
-
-def off_diagonal(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    return matrix - np.diag(np.diag(matrix))
 
 
 def metropolis_matrix(graph: Graph, exchange: Any) -> NDArray[np.float64]:
@@ -362,25 +276,6 @@ def test_mended_weights_are_those_computed_from_scratch_and_doubly_stochastic(ex
         assert cuts >= 2
 
 
-def test_weights_change_only_around_agents_who_lost_an_edge() -> None:
-    n = 200
-    rng = np.random.default_rng(0)
-    world = at_zero(n)
-    state = CColME(gamma=0.1).start(world, random_regular_graph(n, 6, rng=1))
-    touched = 0
-    for t in range(1, 41):
-        before = off_diagonal(weight_matrix(state))
-        world.t = t
-        world.mean += (rng.standard_normal(n) * 2.0 - world.mean) / t
-        state.step(world)
-        after = off_diagonal(weight_matrix(state))
-        near = state.edges.cut_now != 0
-        changed = before != after
-        assert not changed[np.ix_(~near, ~near)].any()
-        touched += (changed & (after > 0)).sum()  # on edges that live
-    assert touched > 0
-
-
 def test_one_step_of_c_colme_is_the_matrix_equation() -> None:
     """y(t) = (1 - alpha) X(t) + alpha W(t) y(t-1) with W from scratch, after cuts, to the rounding of a double."""
     n = 90
@@ -404,13 +299,6 @@ def test_one_step_of_c_colme_is_the_matrix_equation() -> None:
         expected = np.where(left.degrees == 0, world.mean, expected)
         np.testing.assert_allclose(state.estimate, expected, rtol=0, atol=1e-13)
     assert cuts > 5
-
-
-def test_metropolis_weight_is_symmetric_and_small_enough_for_both_ends() -> None:
-    for a in range(1, 12):
-        for b in range(1, 12):
-            assert metropolis_weight(a, b) == metropolis_weight(b, a) == 1 / (max(a, b) + 1)
-            assert a * metropolis_weight(a, b) < 1
 
 
 @modest

@@ -26,10 +26,10 @@ from colme.confidence import (
     separation_time,
     standard_error,
 )
-from colme.errors import ColmeError, MethodError
+from colme.errors import MethodError
 from colme.graphs import from_edges, random_regular_graph
 from colme.methods import kernel
-from colme.methods.intervals import IntervalMethod, parted
+from colme.methods.intervals import parted
 
 ALPHA = 0.1
 
@@ -174,29 +174,6 @@ def test_on_devices_either_end_may_fail() -> None:
     assert agent.bound_for(100, 300).gamma == 0.1 / 6, "a regular graph of so many edges has degree 6"
     assert agent.bound_for(100, 300, max_degree=20).gamma == 0.1 / 20
     assert colme.CLColME(cut="difference", gamma=0.03).bound_for(100, 300, looks="separate").gamma == 0.03
-
-
-@pytest.mark.parametrize(
-    ("make", "message"),
-    [
-        (lambda: colme.CLColME(cut="diff"), "unknown cut 'diff': .* Did you mean 'difference'"),
-        (lambda: colme.CLColME(cut="difference", bound="fourth-moment"), "sub-Gaussian scale. Try cut='intervals'"),
-        (lambda: colme.CColME(cut="difference", statistics=("mean", "deviation")), "compare means .* Try cut="),
-        (lambda: colme.BColME(cut="difference", level="population"), "unknown level of difference tests 'population'"),
-        (lambda: colme.ColME(cut="difference"), "colME's classes and weights are made of intervals"),
-        (lambda: colme.CollaborativeMean(colme.CLColME(cut="difference")), "without a scale: .* Try sigma="),
-        (
-            lambda: colme.simulate(colme.CLColME(cut="difference"), np.ones((3, 4))),
-            "the scale of the samples is not known",
-        ),
-        (lambda: difference_times(0.8, sigma=2.0, alpha=0.0), r"alpha=0\.0: it must be between 0 and 1"),
-        (lambda: difference_times(0.0, sigma=2.0, alpha=0.1), r"gap=0\.0: it must be positive"),
-        (lambda: difference_times(0.8, sigma=2.0, alpha=0.1, n_edges=0), "n_edges=0: it must be a whole number"),
-    ],
-)
-def test_what_difference_tests_cannot_do_is_refused(make: Any, message: str) -> None:
-    with pytest.raises(ColmeError, match=message):
-        make()
 
 
 def test_a_method_that_takes_standard_errors_for_radii_is_told() -> None:
@@ -364,13 +341,6 @@ def test_hubs_count_their_neighbors() -> None:
     estimates = lockstep(method, samples - recording.origin, star, sigma=1.0)[-1] + recording.origin
     np.testing.assert_array_equal(estimates, run.final.estimate)
     assert run.final.graph.n_edges == 4
-
-
-@pytest.mark.parametrize("cut", ["intervals", "difference"])
-@pytest.mark.parametrize("method", [colme.CLColME, colme.CColME, colme.BColME])
-def test_methods_tell_how_they_cut(method: type[IntervalMethod], cut: str) -> None:
-    assert method(cut=cut).cut == cut and method().cut == "intervals"
-    assert (repr(method(cut=cut)) == f"{method.__name__}()") == (cut == "intervals")
 
 
 def test_unequal_sigmas_are_compared_at_equal_counts_too() -> None:

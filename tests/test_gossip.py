@@ -70,8 +70,8 @@ def gossip_on(graph: Graph) -> Gossip:
 
 def weights_in(graph: Graph, gossip: Gossip) -> NDArray[np.float64]:
     """1 / the sum of squared weights after every round, from the matrix of all weights."""
-    everyone = np.eye(graph.n_agents)
-    after = [rounds(graph, gossip.weights(graph), everyone, gossip.momentum, None, k + 1) for k in range(gossip.rounds)]
+    everyone, own = np.eye(graph.n_agents), gossip.weights(graph, Neighborhood(graph.n_agents))
+    after = [rounds(graph, own, everyone, gossip.momentum, None, k + 1) for k in range(gossip.rounds)]
     return 1.0 / np.square(np.array(after)).sum(axis=2)
 
 

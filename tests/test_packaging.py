@@ -81,11 +81,6 @@ def test_versions_agree() -> None:
     assert cited == RECIPE["context"]["version"] == colme.__version__
 
 
-def test_a_release_calls_itself_stable_from_1_0_on() -> None:
-    (status,) = [each for each in PROJECT["classifiers"] if each.startswith("Development Status")]
-    assert status.endswith("Production/Stable") == (int(colme.__version__.split(".")[0]) >= 1)
-
-
 def test_the_classifiers_begin_with_the_lowest_python() -> None:
     versions = re.findall(r"Python :: (3\.\d+)", "\n".join(PROJECT["classifiers"]))
     assert PROJECT["requires-python"] == f">={versions[0]}" and len(versions) >= 3

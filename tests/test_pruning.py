@@ -160,21 +160,6 @@ def test_intervals_that_touch_in_one_point_stay_together() -> None:
 # irrevocable; what is told about it
 
 
-@modest
-@given(walks())
-def test_edges_are_only_ever_lost(walk: Walk) -> None:
-    graph, class_, means, radii = walk
-    edges = LazyEdges(graph, class_)
-    before, lost, wrong = graph.adjacency(), 0, edges.n_wrong
-    for mean, radius in zip(means, radii, strict=True):
-        edges.prune(mean, radius)
-        after = edges.graph().adjacency()
-        assert not (after & ~before).any() and np.array_equal(after, after.T)
-        assert np.array_equal((before & ~after).any(axis=1), edges.cut_now.astype(bool))
-        assert edges.lost >= lost and edges.wrong <= wrong
-        before, lost, wrong = after, edges.lost, edges.wrong
-
-
 def test_a_cut_edge_stays_cut_when_the_means_meet_again() -> None:
     edges = LazyEdges(complete_graph(4), np.zeros(4, int))
     edges.prune(np.array([0.0, 0.0, 5.0, 5.0]), np.ones(4))
@@ -198,21 +183,6 @@ def test_graph_is_the_survivors_in_their_first_order(
     assert np.array_equal(left.adjacency(), dense.alive)
     for agent in range(graph.n_agents):
         assert left.neighbors(agent).tolist() == [b for b in graph.neighbors(agent) if dense.alive[agent, b]]
-
-
-@modest
-@given(walks())
-def test_shares_are_counts_over_what_there_was(walk: Walk) -> None:
-    graph, class_, means, radii = walk
-    edges, dense = LazyEdges(graph, class_), Dense(graph, class_)
-    for mean, radius in zip(means, radii, strict=True):
-        edges.prune(mean, radius)
-        dense.prune(mean, radius)
-    first = graph.adjacency()
-    n_wrong, n_right = (first & ~dense.same).sum(), (first & dense.same).sum()
-    wrong, lost = (dense.alive & ~dense.same).sum(), (first & ~dense.alive & dense.same).sum()
-    assert edges.wrong_share == (wrong / n_wrong if n_wrong else 0.0)
-    assert edges.lost_share == (lost / n_right if n_right else 0.0)
 
 
 @pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 130])

@@ -6,6 +6,7 @@ import doctest
 import importlib
 import inspect
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -20,10 +21,6 @@ from tools.site.public import public_names, resolve
 NAMES = public_names()
 COMPLETE = ("colme", "colme.lab", "colme.sim", "colme.sklearn", "colme.online")
 """Modules all of whose names are public; the name of each is in the list once, by its shortest way."""
-
-
-def docstring(name: str) -> str:
-    return inspect.getdoc(resolve(name)) or ""
 
 
 def test_the_list_has_no_name_twice() -> None:
@@ -48,45 +45,33 @@ def test_every_error_is_public() -> None:
     assert errors <= {resolve(name) for name in NAMES}
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_public_name_has_a_description(name: str) -> None:
-    first = docstring(name).split("\n\n")[0]
-    assert first
-    assert not first.startswith((">>>", SEE_ALSO))
+def unexplained(found: Any, text: str) -> list[str]:
+    """The parameters of a function, or the fields of a struct that users make, without a word about them."""
+    if inspect.isroutine(found):
+        prose = re.sub(r"^(>>>|\.\.\.|See also).*$", "", text, flags=re.M)
+        parameters = [each for each in inspect.signature(found).parameters if each != "unknown"]
+        return [each for each in parameters if not re.search(rf"\b{each}\b", prose)]
+    if issubclass(found, Configuration):
+        return [each.name for each in msgspec.structs.fields(found) if each.name not in field_docs(found)]
+    return []
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_public_name_has_an_example(name: str) -> None:
-    """pytest --doctest-modules runs it, where it is defined."""
-    assert doctest.DocTestParser().get_examples(docstring(name))
-    assert inspect.getmodule(resolve(name)).__name__.startswith("colme.")  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_public_name_says_what_else_to_see(name: str) -> None:
-    last = docstring(name).split("\n\n")[-1]
-    assert last.startswith(SEE_ALSO)
-    others = [each.strip() for each in last.removeprefix(SEE_ALSO).split(",")]
-    known = Names.public()
-    assert [each for each in others if known.link(each) in (None, name)] == []
-
-
-def parameters(found: Any) -> list[str]:
-    """Of a function, or the fields of a struct that users make."""
-    if isinstance(found, type):
-        return [each.name for each in msgspec.structs.fields(found)]
-    return [each for each in inspect.signature(found).parameters if each != "unknown"]
-
-
-@pytest.mark.parametrize(
-    "name",
-    [each for each in NAMES if inspect.isroutine(resolve(each)) or issubclass(resolve(each), Configuration)],
-)
-def test_a_public_name_explains_its_parameters(name: str) -> None:
+def lacks(name: str, known: Names) -> Iterator[str]:
+    """What the docstring of a public name lacks."""
     found = resolve(name)
-    if isinstance(found, type):
-        told = field_docs(found)
-        assert [each for each in parameters(found) if each not in told] == []
-    else:
-        text = re.sub(r"^(>>>|\.\.\.|See also).*$", "", docstring(name), flags=re.M)
-        assert [each for each in parameters(found) if not re.search(rf"\b{each}\b", text)] == []
+    text = inspect.getdoc(found) or ""
+    paragraphs = text.split("\n\n")
+    if not text or paragraphs[0].startswith((">>>", SEE_ALSO)):
+        yield "a description"
+    if not doctest.DocTestParser().get_examples(text):  # pytest --doctest-modules runs it, where it is defined
+        yield "an example"
+    others = [each.strip() for each in paragraphs[-1].removeprefix(SEE_ALSO).split(",")]
+    if not paragraphs[-1].startswith(SEE_ALSO) or any(known.link(each) in (None, name) for each in others):
+        yield "other public names to see"
+    yield from unexplained(found, text)
+
+
+def test_every_public_name_has_a_description_an_example_parameters_and_what_else_to_see() -> None:
+    known = Names.public()
+    found = {name: list(lacks(name, known)) for name in NAMES}
+    assert {name: lacking for name, lacking in found.items() if lacking} == {}

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import colme
-from colme.errors import ColmeError, MethodError, RunError, ScenarioError
+from colme.errors import MethodError
 from colme.method import arrived
-from colme.scenario import ASSIGNMENTS, DISTRIBUTIONS, Scenario, check_seed
+from colme.scenario import ASSIGNMENTS, Scenario, check_seed
 from tests.support.examples import examples
 
 EVERYTHING = Scenario(
@@ -143,21 +143,12 @@ def test_bounded_samples_have_a_width_and_bernoulli_samples_a_known_scale() -> N
         assert Scenario(n_agents=4, means=(0.5,), distribution=distribution).width is None
 
 
-def test_means_at_a_step() -> None:
-    assert [EVERYTHING.means_at(t) for t in (1, 19, 20, 99)] == [(0.1, 0.2, 0.3)] * 2 + [(0.3, 0.2, 0.1)] * 2
-    assert SOME[0].means_at(10**9) == (1.2, 2.0)
-
-
 # How it is written
 
 
 @pytest.mark.parametrize("scenario", SOME, ids=repr)
 def test_repr_is_what_you_would_type(scenario: Scenario) -> None:
     assert eval(repr(scenario), {"Scenario": Scenario}) == scenario
-
-
-def test_repr_leaves_defaults_out() -> None:
-    assert repr(SOME[0]) == "Scenario(n_agents=5000, means=(1.2, 2.0), sigma=2.0)"
 
 
 @pytest.mark.parametrize("scenario", SOME, ids=repr)
@@ -194,80 +185,6 @@ def test_a_scenario_cannot_be_changed_and_takes_names_only() -> None:
         Scenario(5000, (1.2, 2.0))  # type: ignore[call-arg, misc]
 
 
-def test_equal_scenarios_are_equal_and_hash_alike() -> None:
-    assert len({Scenario(n_agents=5000, means=[1.2, 2.0], sigma=2.0), SOME[0]}) == 1
-
-
-# What is refused: (what is wrong, what was got, the rule, the remedy)
-
-REFUSED: list[tuple[dict[str, Any], str, str, str]] = [
-    ({"n_agents": 0}, "n_agents=0", "at least one agent", "Try n_agents="),
-    ({"n_agents": -3}, "n_agents=-3", "at least one agent", "Try n_agents="),
-    ({"n_agents": 2.5}, "n_agents=2.5", "expected int, got float", "See help(colme.Scenario)"),
-    ({"means": ()}, "means=()", "finite mean", "Try means="),
-    ({"means": (1.0, math.inf)}, "means=(1.0, inf)", "finite mean", "Try means="),
-    ({"means": (math.nan,)}, "means=(nan,)", "finite mean", "Try means="),
-    ({"means": (0.0,) * 11}, "n_agents=10 with 11 means", "every class needs an agent", "Try fewer means"),
-    ({"assignment": "blokcs"}, "'blokcs'", "one of 'equal', 'random', 'blocks'", "Did you mean 'blocks'?"),
-    ({"assignment": "xxxxxx"}, "'xxxxxx'", "one of 'equal', 'random', 'blocks'", "Try 'equal'."),
-    ({"sizes": (10,)}, "sizes=(10,)", "one size >= 0 for each of the 2 means", ""),
-    ({"sizes": (11, -1)}, "sizes=(11, -1)", "one size >= 0 for each of the 2 means", ""),
-    ({"sizes": (0, 0), "assignment": "random"}, "sizes=(0, 0)", "positive size", ""),
-    ({"sizes": (4, 5)}, "sizes=(4, 5) add up to 9", "add up to n_agents=10", "Try assignment='random'"),
-    ({"distribution": "gaussain"}, "'gaussain'", "one of 'gaussian', 'uniform'", "Did you mean 'gaussian'?"),
-    ({"distribution": "bernoulli", "sigma": 2.0}, "sigma=2.0", "no free scale", "Leave sigma out"),
-    ({"distribution": "bernoulli", "means": (0.5, 1.5)}, "means=(0.5, 1.5)", "between 0 and 1", ""),
-    (
-        {"distribution": "bernoulli", "shift_step": 5, "shift_means": (0.5, -0.5), "means": (0.5, 0.5)},
-        "-0.5", "between 0 and 1", "",
-    ),
-    ({"distribution": "student", "df": 2.0}, "df=2.0", "df > 2", "Try df=5"),
-    ({"distribution": "student", "df": math.nan}, "df=nan", "df > 2", "Try df=5"),
-    ({"sigma": 0.0}, "sigma=0.0", "positive and finite", "Try sigma=2.0"),
-    ({"sigma": -1}, "sigma=-1", "positive and finite", "Try sigma=2.0"),
-    ({"sigma": math.inf}, "sigma=inf", "positive and finite", "Try sigma=2.0"),
-    ({"sigma": math.nan}, "sigma=nan", "positive and finite", "Try sigma=2.0"),
-    ({"sigma": (1.0, 0.0)}, "sigma=(1.0, 0.0)", "positive and finite", "Try sigma=2.0"),
-    ({"sigma": (1.0, 1.0, 1.0)}, "sigma has 3 values", "one number, or one per agent (10) or one per class (2)", ""),
-    ({"skip_rate": 1.0}, "skip_rate=1.0", "at least 0 and below 1", "Try skip_rate=0.2"),
-    ({"skip_rate": -0.1}, "skip_rate=-0.1", "at least 0 and below 1", "Try skip_rate=0.2"),
-    ({"skip_rate": (0.5,) * 9 + (1.5,)}, "skip_rate=(0.5, 0.5", "at least 0 and below 1", "Try skip_rate=0.2"),
-    ({"skip_rate": (0.5, 0.5)}, "skip_rate has 2 values", "one number, or one per agent (10)", ""),
-    ({"late_share": 1.5}, "late_share=1.5", "between 0 and 1", "Try late_share="),
-    ({"late_share": math.nan}, "late_share=nan", "between 0 and 1", "Try late_share="),
-    ({"late_share": 0.5, "late_step": 0}, "late_step=0", "at least 1", "late_step=500"),
-    ({"shift_step": 5}, "shift_step", "they go together", "Give both or neither"),
-    ({"shift_means": (1.0, 2.0)}, "shift_step", "they go together", "Give both or neither"),
-    ({"shift_step": 5, "shift_means": (1.0,)}, "shift_means=(1.0,)", "each of the 2 classes", "Repeat the old mean"),
-    ({"shift_step": 5, "shift_means": (1.0, math.nan)}, "shift_means=(1.0, nan)", "finite new mean", "Repeat the old"),
-    ({"shift_step": 1, "shift_means": (1.0, 2.0)}, "shift_step=1", "from step 2 on", ""),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("wrong", "got", "rule", "remedy"), REFUSED, ids=[str(case[0]) for case in REFUSED])
-def test_an_impossible_scenario_is_refused_with_what_was_got_the_rule_and_the_remedy(
-    wrong: dict[str, Any], got: str, rule: str, remedy: str
-) -> None:
-    with pytest.raises(ScenarioError) as caught:
-        Scenario(**{"n_agents": 10, "means": (0.0, 1.0)} | wrong)
-    message = str(caught.value)
-    for fragment in (got, rule, remedy):
-        assert fragment in message
-    assert message.find(got) <= message.find(rule) <= (message.find(remedy) if remedy else len(message))
-    assert "\n" not in message and message[-1] in ".?"
-
-
-def test_a_long_value_is_shortened_in_the_message() -> None:
-    with pytest.raises(ScenarioError) as caught:
-        Scenario(n_agents=5000, means=(0.0,), sigma=(-1.0,) * 5000)
-    assert len(str(caught.value)) < 150
-
-
-@pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_every_distribution_exists(distribution: str) -> None:
-    assert Scenario(n_agents=3, means=(0.5,), distribution=distribution).distribution == distribution
-
-
 # Seeds
 
 
@@ -275,14 +192,6 @@ def test_every_distribution_exists(distribution: str) -> None:
 def test_a_whole_number_of_64_bits_is_a_seed(seed: Any) -> None:
     checked = check_seed(seed)
     assert checked == seed and type(checked) is int
-
-
-@pytest.mark.parametrize("seed", [-1, 2**64, 1.0, "1", None, True, np.float64(3.0), np.int64(-1), [1]])
-def test_nothing_else_is_a_seed(seed: Any) -> None:
-    with pytest.raises(RunError) as caught:
-        check_seed(seed)
-    assert isinstance(caught.value, ColmeError)
-    assert str(caught.value) == f"seed={seed!r}: a seed is a whole number from 0 to 2^64 - 1. Try seed=0."
 
 
 @pytest.mark.parametrize("shape", ["gaussian", "uniform"])
@@ -303,23 +212,6 @@ def test_spread_moves_everybody_from_the_mean_of_its_class(shape: str) -> None:
     truth = colme.simulate(colme.Local(), scenario, degree=4, steps=1, seed=3).final.truth
     np.testing.assert_allclose(truth, np.array([1.0, 5.0])[population.entry] + population.offset, rtol=0, atol=1e-14)
     assert not np.array_equal(population.offset, scenario.populate(4).offset)
-
-
-def test_without_spread_nothing_changes() -> None:
-    scenario = Scenario(n_agents=50, means=(1.0, 5.0), sigma=1.0)
-    assert scenario.populate(3).offset is None
-
-
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [({"spread": -0.1}, "spread"), ({"spread": np.inf}, "spread"), ({"spread": np.nan}, "spread"),
-     ({"spread_shape": "round"}, "spread_shape"), ({"loss": 1.0}, "below 1"), ({"loss": -0.1}, "loss"),
-     ({"loss": np.nan}, "loss"), ({"spread": 0.1, "distribution": "bernoulli", "means": (0.5,)}, "0 for 0/1")],
-)  # fmt: skip
-def test_bad_spread_and_loss_are_refused_in_one_sentence(options: dict[str, Any], match: str) -> None:
-    with pytest.raises(ScenarioError, match=match) as caught:
-        Scenario(**{"n_agents": 10, "means": (0.0,), **options})
-    assert "\n" not in str(caught.value) and "Try" in str(caught.value)
 
 
 @pytest.mark.parametrize("method", [colme.CLColME(), colme.CColME(), colme.BColME(), colme.ColME()], ids=repr)

@@ -81,13 +81,11 @@ _MODULES = ("confidence", "consensus", "data", "errors", "graphs", "methods", "m
 if not TYPE_CHECKING:  # type checkers read the imports above, and refuse any other name
 
     def __getattr__(name: str) -> Any:
-        if name in _HOME:
-            value = getattr(importlib.import_module(_HOME[name]), name)
-        elif name in _MODULES:
-            value = importlib.import_module(f"colme.{name}")
-        else:
+        if name in _MODULES:
+            return importlib.import_module(f"colme.{name}")
+        if name not in _HOME:
             raise AttributeError(f"module 'colme' has no attribute {name!r}")
-        globals()[name] = value
+        value = globals()[name] = getattr(importlib.import_module(_HOME[name]), name)
         return value
 
 

@@ -34,6 +34,7 @@ from __future__ import annotations
 
 import functools
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -57,6 +58,7 @@ STATISTICS = ("mean", "deviation", "kurtosis")
 """What intervals can be of."""
 MEAN, DEVIATION, KURTOSIS = range(3)
 LEAST = 1e-12
+"""The least kurtosis - 1: that of samples of two values, half of each, is 0 but for the rounding."""
 BURN_IN = (30, 30, 200)
 """Samples before a statistic is compared, where the samples' own deviation stands for sigma."""
 
@@ -195,29 +197,17 @@ def standard_error(n: Any, sigma: Any) -> Any:
 
 
 @equation
-def deviation_radius(unit: Any, s: Any, k: Any) -> Any:
-    """s R sqrt((k - 1) / 4), from R at sigma = 1; infinite where all samples are equal and k is not defined. Samples of
-    two values, half of each, have k = 1, and their deviations are equal but for the rounding: hence the least k - 1."""
-    return s * unit * math.sqrt(max(k - 1.0, LEAST) * 0.25) if s > 0.0 else math.inf
-
-
-@equation
-def kurtosis_radius(unit: Any) -> Any:
-    """R sqrt(24), from R at sigma = 1."""
-    return 4.898979485566356 * unit
-
-
-@equation
 def interval_of(statistic: Any, n: Any, mean: Any, second: Any, fourth: Any, unit: Any) -> Any:
-    """(center, radius) of a statistic of n samples with these central moments, from R(n) at sigma = 1."""
+    """(center, radius) of a statistic of n samples with these central moments, from R(n) at sigma = 1. The radius is
+    infinite where all samples are equal and k is not defined."""
     if n < BURN_IN[statistic]:
         return mean, math.inf
     s, k = deviation(n, second), kurtosis(n, second, fourth)
     if statistic == MEAN:
         return mean, s * unit
     if statistic == DEVIATION:
-        return s, deviation_radius(unit, s, k)
-    return k, kurtosis_radius(unit)
+        return s, s * unit * math.sqrt(max(k - 1.0, LEAST) * 0.25) if s > 0.0 else math.inf
+    return k, 4.898979485566356 * unit
 
 
 @kernel
@@ -244,26 +234,15 @@ class Bound(msgspec.Struct, frozen=True):
             return float(difference_radius(n, sigma, self.gamma))
         return float(laplace_radius(n, sigma, self.gamma))
 
+    def table(self, n: int) -> NDArray[np.float64]:
+        """R(0), .., R(n) and some more, at sigma = 1: every radius is proportional to sigma."""
+        return _table(self, max(64, 1 << n.bit_length()))
+
 
 @functools.lru_cache(maxsize=64)
-def radius_table(bound: Bound) -> RadiusTable:
-    """The table of a bound; runs that differ in their seeds share it."""
-    return RadiusTable(bound)
-
-
-class RadiusTable:
-    """R(n) for n = 0, 1, 2, ... at sigma = 1, made as counts grow; every bound is proportional to sigma."""
-
-    def __init__(self, bound: Bound):
-        self.bound = bound
-        self.unit = np.array([math.inf])
-
-    def up_to(self, n: int) -> NDArray[np.float64]:
-        if n >= len(self.unit):
-            first, last = len(self.unit), max(n, 2 * len(self.unit), 64)
-            more = [self.bound.radius(k) for k in range(first, last + 1)]
-            self.unit = np.concatenate([self.unit, more])
-        return self.unit
+def _table(bound: Bound, size: int) -> NDArray[np.float64]:
+    """Runs that differ in their seeds share it."""
+    return np.array([bound.radius(n) for n in range(size)])
 
 
 @kernel
@@ -388,19 +367,11 @@ def separation_time(
     check_probability("gamma", gamma)
     factor = 4.0 if guaranteed else 2.0
 
-    def apart(t: int) -> bool:
-        return bool(factor * radius(t, sigma, gamma) <= gap)
-
-    high = 1
-    while not apart(high):
-        high *= 2
-        if high > 2**60:
-            raise ColmeError(f"a gap of {gap} at sigma={sigma} takes more than 2^60 steps to see. Try a larger gap.")
-    low = high // 2
-    while high - low > 1:
-        middle = (low + high) // 2
-        low, high = (low, middle) if apart(middle) else (middle, high)
-    return high
+    steps = range(1, 2**60)
+    found = bisect_left(steps, True, key=lambda t: bool(factor * radius(t, sigma, gamma) <= gap))
+    if found == len(steps):
+        raise ColmeError(f"a gap of {gap} at sigma={sigma} takes more than 2^60 steps to see. Try a larger gap.")
+    return steps[found]
 
 
 class DifferenceTimes(NamedTuple):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import math
 import operator
-import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
@@ -199,20 +198,16 @@ def install_command(extra: str) -> str:
 
 _BIDI = "\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069\ufeff"
 """Invisible characters that reorder the text around them."""
+_CONTROLS = (*range(32), *range(0x7F, 0xA0), 0x2028, 0x2029, *range(0xD800, 0xE000))
+"""Control characters, separators of lines and paragraphs, and halves of surrogate pairs."""
+_SHOWN = dict.fromkeys([*_CONTROLS, *map(ord, _BIDI)], "�") | dict.fromkeys(b"\t\n\r", " ")
 
 
 def printable(text: object) -> str:
     """Text that users, files or peers gave, on one line and safe to print: characters that would move the cursor,
     change colors, reorder the text or break the line are replaced. Every table, message and log line goes through it;
     JSON and CSV, which machines read, do not."""
-    return "".join(
-        each if each.isprintable() else " " if each in "\t\n\r" else "�" if _unprintable(each) else each
-        for each in str(text)
-    )
-
-
-def _unprintable(character: str) -> bool:
-    return character in _BIDI or unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp")
+    return str(text).translate(_SHOWN)
 
 
 def shorten(value: object) -> str:

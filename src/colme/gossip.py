@@ -24,6 +24,7 @@ from colme._core.jit import at as value_at
 from colme._core.team import Neighborhood
 from colme.consensus import metropolis_weight
 from colme.graphs import Graph
+from colme.spectrum import metropolis_weights
 
 u64 = np.uint64
 
@@ -98,13 +99,11 @@ class Gossip(NamedTuple):
         value = total + own * now
         return value if first else number(self.momentum) * (value - before) + before
 
-    def weights(self, graph: Graph, hood: Neighborhood | None = None, dtype: Any = np.float64) -> Any:
+    def weights(self, graph: Graph, hood: Neighborhood, dtype: Any = np.float64) -> Any:
         """The weight of every neighbor in W, in the order of graph.indices; one number if all are the same."""
         if self.regular:
             return dtype(1.0 / self.degree)
-        degree = graph.degrees
-        seen = degree if hood is None else hood.seen("degree", degree)
-        return (1.0 / (np.maximum(np.repeat(degree, degree), seen[graph.indices]) + 1.0)).astype(dtype)
+        return metropolis_weights(graph, hood.seen("degree", graph.degrees)).astype(dtype)
 
 
 def sum_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
@@ -194,10 +193,14 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
     to be alike, (rounds, 1), and a regular graph that hears nearly as fast as a random one to be one."""
     hood = Neighborhood(graph.n_agents) if hood is None else hood
     n = hood.n_agents
-    n_probes = 0 if n <= EXACT else -(-REGULAR_PROBES // n) if gossip.regular else PROBES
-    n_columns, own = n_probes or n, slice(hood.at, hood.at + hood.n_own)
+    exact = n <= EXACT
+    if exact:
+        start = np.eye(hood.n_own, n, hood.first)
+    else:
+        start = _signs(hood, -(-REGULAR_PROBES // n) if gossip.regular else PROBES)
+    n_columns, own = start.shape[1], slice(hood.at, hood.at + hood.n_own)
     now, before = (line_room(hood, n_columns, np.float64) for _ in range(2))
-    now[own, :n_columns] = np.eye(hood.n_own, n, hood.first) if n_probes == 0 else _signs(hood, n_probes)
+    now[own, :n_columns] = start
     hood.refresh(now.reshape(-1))
     weights, squares = gossip.weights(graph, hood), []
     rounds = max(gossip.rounds, gossip.enough_rounds)
@@ -206,7 +209,7 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
         now, before = before, now
         hood.refresh(now.reshape(-1))
         square = np.square(now[own, :n_columns])
-        squares.append(square.sum(axis=1) if n_probes == 0 else square.mean(axis=1))
+        squares.append(square.sum(axis=1) if exact else square.mean(axis=1))
     each = np.array(squares)
     if gossip.regular:
         each = np.array([[mean_over_agents(row, hood)] for row in each])

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from colme._core.jit import kernel, prefetch
 from colme._core.regular_graph import random_regular_rows
 from colme._core.team import ALONE, Neighborhood, Team
-from colme.errors import GraphError, missing_extra, shorten, whole
+from colme.errors import GraphError, shorten, whole
 
 u64 = np.uint64
 
@@ -51,7 +51,7 @@ class Graph:
             raise GraphError(
                 "indptr does not cut indices into rows: it must rise from 0 to their number. Try from_edges."
             )
-        a, b = np.repeat(np.arange(n), self.degrees), self.indices.astype(np.int64)
+        a, b = self.owners, self.indices.astype(np.int64)
         there, back = np.sort(a * n + b), np.sort(b * n + a)
         if (b >= n).any() or (a == b).any() or (np.diff(there) == 0).any() or not np.array_equal(there, back):
             raise GraphError(
@@ -87,23 +87,32 @@ class Graph:
         return np.diff(self.indptr)
 
     @property
+    def owners(self) -> NDArray[np.int64]:
+        """For each entry of `indices`, the agent whose neighbor it is."""
+        return np.repeat(np.arange(self.n_agents), self.degrees)
+
+    @property
     def max_degree(self) -> int:
         return int(self.degrees.max(initial=0))
+
+    @property
+    def bipartite(self) -> bool:
+        """Some component has edges, is bipartite, and all its agents have the maximal degree."""
+        return has_bipartite_component(self.indptr, self.indices)
 
     def neighbors(self, agent: int) -> NDArray[np.uint32]:
         return self.indices[self.indptr[agent] : self.indptr[agent + 1]]
 
     def edges(self) -> NDArray[np.int64]:
         """(n_edges, 2), each edge once as (low, high), sorted."""
-        a = np.repeat(np.arange(self.n_agents, dtype=np.int64), self.degrees)
-        b = self.indices.astype(np.int64)
+        a, b = self.owners, self.indices.astype(np.int64)
         pairs = np.stack([a, b], axis=1)[a < b]
         return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
     def adjacency(self) -> NDArray[np.bool_]:
         """The dense adjacency matrix (for small graphs)."""
         dense = np.zeros((self.n_agents, self.n_agents), bool)
-        dense[np.repeat(np.arange(self.n_agents), self.degrees), self.indices] = True
+        dense[self.owners, self.indices] = True
         return dense
 
     def components(self) -> NDArray[np.int64]:
@@ -131,13 +140,6 @@ class Graph:
         take = np.repeat(self.indptr[old] - indptr[:-1], self.degrees[old]) + np.arange(len(self.indices))
         return Graph(indptr, names[self.indices[take]].astype(np.uint32), check=False)
 
-    def to_networkx(self) -> Any:
-        nx = _networkx("to_networkx()")
-        graph = nx.Graph()
-        graph.add_nodes_from(range(self.n_agents))
-        graph.add_edges_from(self.edges().tolist())
-        return graph
-
 
 class GraphTotals(NamedTuple):
     """What the workers of a team know about their whole graph."""
@@ -146,7 +148,6 @@ class GraphTotals(NamedTuple):
     n_edges: int
     max_degree: int
     bipartite: bool
-    """Some component is bipartite and all its agents have the maximal degree."""
 
 
 class GraphPart(Graph):
@@ -192,50 +193,30 @@ def _find_components(indptr, indices, component, known, queue):
         found += 1
 
 
-def has_bipartite_component(
-    indptr: NDArray[np.int64], indices: NDArray[np.uint32], team: Team = ALONE, *,
-    excluded: NDArray[np.bool_] | None = None,
-) -> bool:  # fmt: skip
-    """Whether some component is bipartite, has edges and none of the excluded agents, by default those of less than the
-    maximal degree. The workers of the team, all on one machine, share the rows of the graph.
-
-    A large random graph has an odd cycle that a search from any agent finds after about sqrt(n) agents. All agents that
-    are linked to it are out of question; the workers find them in a few passes. The first one searches what is left."""
-    n = len(indptr) - 1
-    first, end = n * team.rank // team.size, n * (team.rank + 1) // team.size
-    degrees = np.diff(indptr[first : end + 1])
-    most = int(team.greatest(degrees.max(initial=0)))
-    if most == 0:
-        return False
-    known = team.zeros((n,), np.uint8)
-    known[first:end] = degrees != most if excluded is None else excluded[first:end]
-    team.wait()
-    queue = np.empty(n if team.rank == 0 else 0, np.uint32)  # mostly never touched
-    if team.any(team.rank == 0 and _search(indptr, indices, 1, known, queue)):
-        return True
-    team.wait()
-    left = int(team.total(end - first - np.count_nonzero(known[first:end])))
-    while left > 0:
-        new = int(team.total(_spread(indptr, indices, first, end, known)))
-        left -= new
-        if new < left and 2 * new < n - left:  # neither half of the rest nor twice as many as before: a long way
-            break
-    team.wait()
-    return left > 0 and team.any(team.rank == 0 and _search(indptr, indices, n, known, queue))
+def has_bipartite_component(indptr: NDArray[np.int64], indices: NDArray[np.uint32], team: Team = ALONE) -> bool:
+    """`Graph.bipartite`, which the first worker of a team on one machine finds out for all."""
+    found = False
+    if team.rank == 0:
+        degrees = np.diff(indptr)
+        most = degrees.max(initial=0)
+        known = (degrees != most).view(np.uint8)
+        found = most > 0 and _search(indptr, indices, known, np.empty(len(degrees), np.uint32))
+    return bool(team.any(found))
 
 
 @kernel
-def _search(indptr, indices, most, known, queue):
-    """Whether some component is bipartite and consists of unknown agents (known: 0), for searches from so many unknown
-    agents at most. A search ends at an odd cycle or at a known agent; then all agents that it has seen are known (1).
-    Meanwhile 2 and 3 are their sides."""
-    n_roots = 0
-    for root in range(known.size):
+def _search(indptr, indices, known, queue):
+    """Whether some component is bipartite and consists of unknown agents (known: 0).
+
+    A search from an unknown agent ends at an odd cycle or at a known agent; then all agents that it has seen are known
+    (1). Meanwhile 2 and 3 are their sides. A large random graph has an odd cycle that the first search finds after
+    about sqrt(n) agents; most later ones end at once, so what they look at first is fetched into the cache."""
+    last = u64(max(indices.size, 1) - 1)
+    for root in range(u64(known.size)):
+        soon = u64(indptr[min(root + u64(AHEAD), u64(known.size - 1))])
+        prefetch(known, (u64(indices[min(soon, last)]),))
         if known[root] != 0:
             continue
-        if n_roots == most:
-            break
-        n_roots += 1
         known[root], queue[0] = 2, root
         size, done, bipartite = 1, 0, True
         while bipartite and done < size:
@@ -255,23 +236,6 @@ def _search(indptr, indices, most, known, queue):
         for i in range(size):
             known[queue[i]] = 1
     return False
-
-
-@kernel
-def _spread(indptr, indices, first, end, known):
-    """Those of the agents first..end-1 that have a known neighbor become known. Returns how many."""
-    new, last = 0, u64(indices.size - 2)
-    for a in range(u64(first), u64(end)):
-        if known[u64(a)] == 0:
-            soon = min(u64(indptr[min(u64(a) + u64(AHEAD), u64(end) - u64(1))]), last)
-            prefetch(known, (u64(indices[soon]),))
-            prefetch(known, (u64(indices[soon + u64(1)]),))
-            for k in range(u64(indptr[u64(a)]), u64(indptr[u64(a) + u64(1)])):
-                if known[u64(indices[u64(k)])] != 0:
-                    known[u64(a)] = 1
-                    new += 1
-                    break
-    return new
 
 
 @kernel
@@ -308,30 +272,28 @@ def from_edges(edges: ArrayLike | Iterable[tuple[int, int]], n_agents: int | Non
     if not isinstance(edges, Iterable):
         raise GraphError(f"edges={shorten(edges)}: they must be pairs of agents. Try [(0, 1), (1, 2)].")
     raw = np.asarray(edges if isinstance(edges, np.ndarray) else list(edges))
+    if raw.size == 0 and n_agents is None:
+        raise GraphError("there is no edge and no n_agents: the number of agents is not known. Try n_agents=10.")
     if raw.size == 0:
-        raw = raw.reshape(0, 2).astype(np.int64)
+        raw = np.empty((0, 2), np.int64)
     if raw.ndim != 2 or raw.shape[1] != 2 or raw.dtype.kind not in "iu":
         raise GraphError(
             f"edges have shape {raw.shape} and type {raw.dtype}: they must be pairs of whole numbers. "
             "Try [(0, 1), (1, 2)]."
         )
-    if raw.size == 0 and n_agents is None:
-        raise GraphError("there is no edge and no n_agents: the number of agents is not known. Try n_agents=10.")
     pairs = raw.astype(np.int64)
     n = _check_agents(int(pairs.max(initial=-1)) + 1 if n_agents is None else n_agents)
-    outside = (pairs < 0) | (pairs >= n)
-    if outside.any():
-        a, b = pairs[np.argmax(outside.any(axis=1))].tolist()
-        raise GraphError(f"edge ({a}, {b}) names an agent that does not exist: agents are 0..{n - 1}. "
-                         "Try a larger n_agents.")  # fmt: skip
     low, high = pairs.min(axis=1), pairs.max(axis=1)
-    if (low == high).any():
-        raise GraphError(f"edge ({low[low == high][0]}, {low[low == high][0]}) is a loop: an agent is no neighbor of "
-                         "itself. Leave loops out.")  # fmt: skip
-    _, first = np.unique(low * n + high, return_index=True)
-    if len(first) < len(pairs):
-        repeated = np.setdiff1d(np.arange(len(pairs)), first)[0]
-        raise GraphError(f"edge ({low[repeated]}, {high[repeated]}) is given twice: list every edge once.")
+    repeated = np.ones(len(pairs), bool)
+    repeated[np.unique(low * n + high, return_index=True)[1]] = False
+    for wrong, reason in (
+        ((low < 0) | (high >= n), f"names an agent that does not exist: agents are 0..{n - 1}. Try a larger n_agents."),
+        (low == high, "is a loop: an agent is no neighbor of itself. Leave loops out."),
+        (repeated, "is given twice: list every edge once."),
+    ):
+        if wrong.any():
+            a, b = pairs[np.argmax(wrong)].tolist()
+            raise GraphError(f"edge ({a}, {b}) {reason}")
     return _from_pairs(n, low, high)
 
 
@@ -401,10 +363,10 @@ def random_regular_part(degree: int, key: int, hood: Neighborhood) -> GraphPart:
 
 def _check_regular(n_agents: Any, degree: Any) -> tuple[int, int]:
     n_agents, degree = _check_agents(n_agents), whole(degree, "degree", "degree=0", GraphError, low=0)
-    if not 0 <= degree < n_agents:
+    if degree >= n_agents:
         raise GraphError(
             f"a {degree}-regular graph on {n_agents} agents does not exist: the degree must be between 0 and n-1 "
-            f"(n={n_agents}, d={degree}). Try degree={min(max(degree, 0), n_agents - 1)}."
+            f"(n={n_agents}, d={degree}). Try degree={n_agents - 1}."
         )
     if n_agents * degree % 2:
         raise GraphError(
@@ -533,10 +495,10 @@ def complete_graph(n_agents: int) -> Graph:
 
 def _ring(n_agents: int, degree: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     n_agents, degree = _check_agents(n_agents), whole(degree, "degree", "degree=0", GraphError, low=0)
-    if degree % 2 or not 0 <= degree < n_agents:
+    if degree % 2 or degree >= n_agents:
         raise GraphError(
             f"a ring lattice of degree {degree} on {n_agents} agents does not exist: the degree must be even and "
-            f"below n. Try degree={max(0, min(degree + degree % 2, (n_agents - 1) // 2 * 2))}."
+            f"below n. Try degree={min(degree + degree % 2, (n_agents - 1) // 2 * 2)}."
         )
     low = np.tile(np.arange(n_agents, dtype=np.int64), degree // 2)
     return low, (low + np.repeat(np.arange(1, degree // 2 + 1), n_agents)) % n_agents
@@ -562,11 +524,3 @@ def _key(rng: Rng) -> int:
 
 def _generator(rng: Rng) -> np.random.Generator:
     return np.random.default_rng(_key(rng) if isinstance(rng, int | np.integer) else rng)
-
-
-def _networkx(purpose: str) -> Any:
-    try:
-        import networkx
-    except ImportError:
-        raise missing_extra("networkx", "graph", purpose) from None
-    return networkx

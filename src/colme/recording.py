@@ -80,7 +80,8 @@ class Recording:
         if classes is not None:
             found, class_ = np.unique(self._per_agent(classes, "classes", None), return_inverse=True)
             self.class_ = class_.astype(class_dtype(len(found)))
-            self._check_truth()
+            if self._truth is not None:
+                _check_means(self.class_, self._truth)
         self.sigma: Any = None
         if sigma is not None:
             one = np.ndim(sigma) == 0
@@ -88,21 +89,6 @@ class Recording:
             if not one and not (self.sigma > 0).all():
                 agent = int(np.argmin(self.sigma))
                 raise SampleError(f"sigma of agent {agent} is {self.sigma[agent]}: it must be positive. Try sigma=2.0.")
-
-    def _check_truth(self) -> None:
-        """The agents of a class have equal means; an oracle that pools others would not be one. Two classes may share a
-        mean: they differ in something else."""
-        if self._truth is None or self.class_ is None:
-            return
-        member = np.zeros(self.class_.max() + 1, np.int64)
-        member[self.class_] = np.arange(self.n_agents)
-        odd = self._truth != self._truth[member[self.class_]]
-        if odd.any():
-            a = int(np.argmax(odd))
-            raise SampleError(
-                f"agents {a} and {member[self.class_[a]]} are of one class and have different means: a class is "
-                "agents of equal means. Leave classes out to derive them from the means."
-            )
 
     def _per_agent(self, values: ArrayLike, name: str, dtype: Any = f64) -> NDArray[Any]:
         array = _as_floats(values, name) if dtype is f64 else np.asarray(values)
@@ -142,6 +128,20 @@ class Recording:
     def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None:
         n_steps, n_agents = out.shape
         np.subtract(self.values[t0 - 1 : t0 - 1 + n_steps, first : first + n_agents], self.origin, out=out)
+
+
+def _check_means(class_: NDArray[Any], means: NDArray[np.float64]) -> None:
+    """The agents of a class have equal means; an oracle that pools others would not be one. Two classes may share a
+    mean: they differ in something else."""
+    member = np.zeros(class_.max() + 1, np.int64)
+    member[class_] = np.arange(len(class_))
+    odd = means != means[member[class_]]
+    if odd.any():
+        a = int(np.argmax(odd))
+        raise SampleError(
+            f"agents {a} and {member[class_[a]]} are of one class and have different means: a class is agents of equal "
+            "means. Leave classes out to derive them from the means."
+        )
 
 
 def _as_floats(values: ArrayLike, name: str = "samples") -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ when estimates are exchanged as float32.
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,15 +30,11 @@ from colme._core.jit import (
 )
 from colme._core.random import SKIP, VALUE, VALUE_2, box_muller, circle_point, minus_two_log, philox, uniform
 from colme.errors import SampleError, whole
-from colme.scenario import Scenario, check_seed
+from colme.scenario import DISTRIBUTIONS, Scenario, check_seed
 
 f32, f64, i32, u32, u64 = np.float32, np.float64, np.int32, np.uint32, np.uint64
 
-GAUSSIAN, UNIFORM, LAPLACE, STUDENT, BERNOULLI, EXPONENTIAL = range(6)
-_KINDS = {
-    "gaussian": GAUSSIAN, "uniform": UNIFORM, "laplace": LAPLACE, "student": STUDENT, "bernoulli": BERNOULLI,
-    "exponential": EXPONENTIAL,
-}  # fmt: skip
+GAUSSIAN, UNIFORM, LAPLACE, STUDENT, BERNOULLI, EXPONENTIAL = range(6)  # in the order of DISTRIBUTIONS
 FAR = 1024.0
 """Sigmas between the first mean and the last from which on the origin is the median of the means, not the middle."""
 
@@ -188,31 +184,12 @@ def observe_some(mean, count, sample):
             mean[a] = running_mean(mean[a], sample[a], count[a])
 
 
-class Stream(Protocol):
-    """What the engine asks of a source of samples. All values are centered: true value = value + origin."""
-
-    n_agents: int
-    n_steps: int | None  # None: endless
-    origin: float
-    complete: bool  # every agent has a sample at every step
-    sigma: Any  # the scale that agents know: a float, one per agent, or None
-    width: float | None
-    kurtosis: float  # of the samples, as far as it is known
-    class_: NDArray[Any] | None
-    loss: float  # probability that a message gets lost
-
-    def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None: ...
-
-    def truth(self, t: int) -> NDArray[np.float64] | None: ...
-
-    def steady_until(self, t: int) -> float:
-        """The first step after t at which the truth is another one."""
-
-
 class ScenarioStream:
-    """The samples of a scenario under a seed, of all its agents or of a shard first..first+n-1 of them."""
+    """The samples of a scenario under a seed, of all its agents or of a shard first..first+n-1 of them.
 
-    n_steps: int | None = None
+    What a run asks of it, it asks of a `Recording`, too: `n_agents`, `origin`, `class_`; `fill` (samples), `truth` and
+    `steady_until`; `complete` (every agent has a sample at every step); what agents know, `sigma` (one number, one per
+    agent, or None), `width` and `kurtosis`; and `loss`, the probability that a message gets lost."""
 
     def __init__(self, scenario: Scenario, seed: int, *, first: int = 0, n: int | None = None):
         if first % LANES:
@@ -234,29 +211,25 @@ class ScenarioStream:
         rate = scenario.skip_rate
         self.skip_rate: Any = np.asarray(rate)[shard] if isinstance(rate, tuple) else float(rate)
         self.complete = self.joins is None and not np.any(np.asarray(rate) > 0)
-        kind = _KINDS[scenario.distribution]
+        kind = DISTRIBUTIONS.index(scenario.distribution)
         # 0/1 samples compare with the mean itself, so they stay uncentered.
-        every = scenario.means + (scenario.shift_means or ())
-        self.origin = 0.0 if kind == BERNOULLI else (min(every) + max(every)) / 2.0
-        width = max(every) - min(every)
-        if kind != BERNOULLI and width > FAR * np.min(scenario.known_scale):
+        low, high = min(scenario.all_means), max(scenario.all_means)
+        self.origin = 0.0 if kind == BERNOULLI else (low + high) / 2.0
+        if kind != BERNOULLI and high - low > FAR * np.min(scenario.known_scale):
             everyone = population if self.n_agents == scenario.n_agents else scenario.populate(seed)
-            if width > FAR * np.max(everyone.sigma):
+            if high - low > FAR * np.max(everyone.sigma):
                 # float32 around the middle of a wide range would be too coarse for the others
                 self.origin = float(np.median(np.asarray(scenario.means)[everyone.entry]))
         self._kind, self.key = kind, random.key_of(seed)
-        self._era, self._location = -1, np.empty(0)  # when asked for
-
-    def _means(self, t: int) -> NDArray[np.float64]:
-        centered: NDArray[np.float64] = (np.asarray(self.scenario.means_at(t), f64) - self.origin)[self._entry]
-        return centered + self._offset
+        self._means: tuple[float, ...] = ()  # those that the location was made from
+        self._location = np.empty(0)
 
     def truth(self, t: int) -> NDArray[np.float64]:
         """The true mean of every agent at step t, centered."""
-        shift = self.scenario.shift_step
-        era = int(shift is not None and t >= shift)
-        if era != self._era:
-            self._era, self._location = era, self._means(t)
+        means = self.scenario.means_at(t)
+        if means is not self._means:
+            self._means = means
+            self._location = (np.asarray(means, f64) - self.origin)[self._entry] + self._offset
         return self._location
 
     def steady_until(self, t: int) -> float:

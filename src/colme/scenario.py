@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
-from colme.errors import ColmeError, RunError, ScenarioError, one_of, shorten
+from colme.errors import ColmeError, RunError, ScenarioError, one_of, positive, shorten
 from colme.support.structs import Configuration
 
 DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli", "exponential")
@@ -133,27 +133,23 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         if self.distribution == "bernoulli":
             if self.sigma is not None:
                 raise ScenarioError(f"sigma={shorten(self.sigma)}: a 0/1 sample has no free scale. Leave sigma out.")
-            for name, means in (("means", self.means), ("shift_means", self.shift_means or ())):
-                if not all(0 <= mean <= 1 for mean in means):
-                    raise ScenarioError(
-                        f"{name}={shorten(means)}: the mean of a 0/1 sample is between 0 and 1. Try {name}=(0.2, 0.6)."
-                    )
+            if not all(0 <= mean <= 1 for mean in self.all_means):
+                raise ScenarioError(
+                    f"means={shorten(self.all_means)}: the mean of a 0/1 sample is between 0 and 1. "
+                    "Try means=(0.2, 0.6)."
+                )
         if self.distribution == "student" and not 2 < self.df <= 1e6:
             raise ScenarioError(
                 f"df={self.df}: Student samples need df > 2 to have a deviation, and beyond 10^6 they are Gaussian. "
                 "Try df=5."
             )
-        if isinstance(self.sigma, tuple):
-            self._check_length("sigma", self.sigma, len(self.means))
-            values: tuple[float, ...] = self.sigma
-        else:
-            values = () if self.sigma is None else (self.sigma,)
-        if self.told_sigma is not None and not 0 < self.told_sigma < math.inf:
-            raise ScenarioError(f"told_sigma={self.told_sigma}: it must be positive and finite. Try told_sigma=4.0.")
+        values = self._values("sigma", len(self.means))
+        if self.told_sigma is not None:
+            positive(self.told_sigma, "told_sigma", "told_sigma=4.0", ScenarioError)
         if not all(0 < value < math.inf for value in values):
             raise ScenarioError(f"sigma={shorten(self.sigma)}: it must be positive and finite. Try sigma=2.0.")
-        every = self.means + (self.shift_means or ())
-        if max(every) - min(every) + max(values, default=1.0) > LARGEST or min(values, default=1.0) < SMALLEST:
+        low, high = min(self.all_means), max(self.all_means)
+        if high - low + max(values, default=1.0) > LARGEST or min(values, default=1.0) < SMALLEST:
             raise ScenarioError(
                 f"means={shorten(self.means)}, sigma={shorten(self.sigma)}: sizes must be between {SMALLEST:g} and "
                 f"{LARGEST:g}, for neighbors hear float32. Try another unit."
@@ -162,10 +158,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
     def _check_time(self) -> None:
         if not 0 <= self.loss < 1:
             raise ScenarioError(f"loss={self.loss:g}: it must be at least 0 and below 1. Try loss=0.2.")
-        rates = self.skip_rate if isinstance(self.skip_rate, tuple) else (self.skip_rate,)
-        if isinstance(self.skip_rate, tuple):
-            self._check_length("skip_rate", rates, None)
-        if not all(0 <= rate < 1 for rate in rates):
+        if not all(0 <= rate < 1 for rate in self._values("skip_rate")):
             raise ScenarioError(
                 f"skip_rate={shorten(self.skip_rate)}: it must be at least 0 and below 1. Try skip_rate=0.2."
             )
@@ -174,24 +167,35 @@ class Scenario(Configuration, frozen=True, kw_only=True):
                 f"late_share={self.late_share}, late_step={self.late_step}: the share must be between 0 and 1 and "
                 "the step at least 1. Try late_share=0.1, late_step=500."
             )
-        if (self.shift_step is None) != (self.shift_means is None):
+        if self.shift_step is None and self.shift_means is None:
+            return
+        if self.shift_step is None or self.shift_means is None:
             raise ScenarioError(
                 f"shift_step={self.shift_step} with shift_means={shorten(self.shift_means)}: they go together. "
                 "Give both or neither."
             )
-        if self.shift_step is not None and self.shift_means is not None:
-            if len(self.shift_means) != len(self.means) or not all(map(math.isfinite, self.shift_means)):
-                raise ScenarioError(
-                    f"shift_means={shorten(self.shift_means)}: there must be a finite new mean for each of the "
-                    f"{len(self.means)} classes. Repeat the old mean of a class that does not move."
-                )
-            if self.shift_step < 2:
-                raise ScenarioError(f"shift_step={self.shift_step}: means shift from step 2 on. Try shift_step=500.")
+        if len(self.shift_means) != len(self.means) or not all(map(math.isfinite, self.shift_means)):
+            raise ScenarioError(
+                f"shift_means={shorten(self.shift_means)}: there must be a finite new mean for each of the "
+                f"{len(self.means)} classes. Repeat the old mean of a class that does not move."
+            )
+        if self.shift_step < 2:
+            raise ScenarioError(f"shift_step={self.shift_step}: means shift from step 2 on. Try shift_step=500.")
 
-    def _check_length(self, name: str, values: tuple[float, ...], per_class: int | None) -> None:
+    def _values(self, name: str, per_class: int | None = None) -> tuple[float, ...]:
+        """The numbers in a field that has one for all, one per agent or one per class."""
+        values = getattr(self, name)
+        if not isinstance(values, tuple):
+            return () if values is None else (values,)
         if len(values) not in (self.n_agents, per_class):
             rule = f"one per agent ({self.n_agents})" + (f" or one per class ({per_class})" if per_class else "")
             raise ScenarioError(f"{name} has {len(values)} values: it must be one number, or {rule}. Try one number.")
+        return values
+
+    @property
+    def all_means(self) -> tuple[float, ...]:
+        """Those of the classes at any time."""
+        return self.means + (self.shift_means or ())
 
     @property
     def known_scale(self) -> float | tuple[float, ...]:
@@ -234,18 +238,20 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         if self.late_share > 0 and self.late_step > 1:
             rank = random.ranks(seed, random.JOIN, self.n_agents, first=first, end=end)
             joins = np.where(rank < round(self.late_share * self.n_agents), self.late_step, 1)
-        scale = self.known_scale
-        sigma: float | NDArray[np.float64]
-        if not isinstance(scale, tuple):
-            sigma = float(scale)
-        else:
-            per_class_or_agent = np.asarray(scale, float)
-            sigma = per_class_or_agent[entry] if len(scale) == len(self.means) else per_class_or_agent[first:end]
+        scale = np.asarray(self.known_scale, float)
+        per_class = scale.shape == (len(self.means),)
+        sigma: float | NDArray[np.float64] = scale[first:end] if scale.ndim else float(scale)
+        if per_class:
+            sigma = scale[entry]
         if self.spread > 0:
             own = np.arange(first, end, dtype=class_dtype(self.n_agents))
             return Population(own, sigma, joins, entry, self.spread * self._offsets(seed, first, end))
-        merged = self._merged()
-        return Population(entry if merged is None else merged.astype(entry.dtype)[entry], sigma, joins, entry)
+        # entries with the same mean and, where it is given per class, the same sigma are one class
+        kinds = list(zip(self.means, scale if per_class else np.zeros(len(self.means)), strict=True))
+        class_ = entry
+        if len(set(kinds)) < len(kinds):
+            class_ = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1).astype(entry.dtype)[entry]
+        return Population(class_, sigma, joins, entry)
 
     def _entries(self, seed: int, first: int, end: int) -> NDArray[Any]:
         """Which entry of `means` is that of each of the agents first..end-1."""
@@ -267,16 +273,6 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             entry[some] = np.searchsorted(ends, rank[some], side="right")
         return entry
 
-    def _merged(self) -> NDArray[np.int64] | None:
-        """The class of each entry of `means`: entries with the same mean and, where it is given per class, the same
-        sigma are one class. None: all differ."""
-        scale = self.known_scale
-        per_class = isinstance(scale, tuple) and len(scale) == len(self.means)
-        kinds = list(zip(self.means, scale, strict=True)) if per_class else [(mean,) for mean in self.means]  # type: ignore[arg-type]
-        if len(set(kinds)) == len(kinds):
-            return None
-        return np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1)
-
     def _offsets(self, seed: int, first: int, end: int) -> NDArray[np.float64]:
         """Of every agent from the mean of its class, in standard deviations."""
         word, second = (random.words(seed, random.SPREAD, t, first=first, n=end - first) for t in range(2))
@@ -297,8 +293,8 @@ class Population:
     offset: NDArray[np.float64] | None = None
 
 
-def check_seed(seed: object, name: str = "seed") -> int:
+def check_seed(seed: object) -> int:
     """A seed is a whole number of 64 bits."""
     if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= int(seed) < 2**64:
-        raise RunError(f"{name}={seed!r}: a seed is a whole number from 0 to 2^64 - 1. Try {name}=0.")
+        raise RunError(f"seed={seed!r}: a seed is a whole number from 0 to 2^64 - 1. Try seed=0.")
     return int(seed)

@@ -1,11 +1,8 @@
-"""The spectrum of a graph: Laplacian and Metropolis eigenvalues, stable and fastest steps, convergence, smoothness.
+"""The spectrum of a graph: eigenvalues of its Laplacian, stable and fastest steps, convergence.
 
 Consensus with I - bL multiplies the disagreement along the Laplacian's eigenvector of eigenvalue l by 1 - b l. It is
 stable iff b lambda_max < 2, non-negative (an average of neighbors) iff b <= 1 / max degree, and on a fixed connected
 graph fastest at b = 2 / (lambda_2 + lambda_max). Pruning only lowers eigenvalues, so a stable step stays stable.
-
-C-colME's W has Metropolis' weights W_ab = 1 / (max(D_a, D_b) + 1) instead. Its eigenvalues lie in (-1, 1], so it always
-converges; `metropolis_spectrum` gives its ends, to be compared with those of I - bL.
 """
 
 from __future__ import annotations
@@ -18,9 +15,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import at, kernel
+from colme._core.jit import kernel
 from colme.errors import GraphError, MethodError, positive
-from colme.graphs import Graph, GraphTotals, has_bipartite_component
+from colme.graphs import Graph, GraphTotals
 
 DENSE = 1500
 """Up to this many agents the spectrum is computed from the dense matrix, exactly."""
@@ -38,7 +35,7 @@ class Spectrum:
     >>> round(spectrum(graph).convergence_rate(0.1), 2)
     0.57
 
-    See also: spectrum, MetropolisSpectrum
+    See also: spectrum, stable_step
     """
 
     gap: float
@@ -57,68 +54,13 @@ class Spectrum:
         return max(abs(1.0 - step * self.gap), abs(1.0 - step * self.largest))
 
 
-@dataclass(frozen=True)
-class MetropolisSpectrum:
-    """Extreme eigenvalues of C-colME's W, but for the eigenvalue 1 of each component.
-
-    >>> from colme.graphs import random_regular_graph
-    >>> graph = random_regular_graph(100, 10, rng=0)
-    >>> metropolis_spectrum(graph).convergence_rate < 1
-    True
-
-    See also: metropolis_spectrum, Spectrum
-    """
-
-    second: float
-    """The largest one below: the slowest disagreement within a component (the second largest on a connected graph)."""
-    smallest: float
-    n_components: int
-
-    @property
-    def convergence_rate(self) -> float:
-        """Factor per step by which the slowest disagreement within a component shrinks: the second largest modulus of
-        an eigenvalue. 0 where there are no edges."""
-        return max(abs(self.second), abs(self.smallest))
-
-
 @kernel
-def _times(indptr, indices, weight, x, out):
-    """out = the matrix times x whose quadratic form is the weighted sum over edges of (x_a - x_b)^2; a weight per slot
-    of the rows, or one for all."""
+def _times_laplacian(indptr, indices, x, out):
     for a in range(x.size):
         total = 0.0
         for k in range(indptr[a], indptr[a + 1]):
-            total += at(weight, k) * (x[a] - x[indices[k]])
+            total += x[a] - x[indices[k]]
         out[a] = total
-
-
-@kernel
-def _quadratic_form(indptr, indices, x):
-    """(sum over the edges between agents with a value of (x_a - x_b)^2, the number of these edges), each edge twice."""
-    total, n_edges = 0.0, 0
-    for a in range(x.size):
-        for k in range(indptr[a], indptr[a + 1]):
-            difference = x[a] - x[indices[k]]
-            if difference == difference:
-                total += difference * difference
-                n_edges += 1
-    return total, n_edges
-
-
-def _degree_sums(graph: Graph) -> NDArray[np.int64]:
-    """D_a + D_b of each edge, in both rows. The largest bounds lambda_max from above (Anderson & Morley 1985)."""
-    return np.repeat(graph.degrees, graph.degrees) + graph.degrees[graph.indices]
-
-
-def _is_attained(graph: Graph | GraphTotals, largest: int) -> bool:
-    """Whether lambda_max equals that bound: some component is bipartite and all its edges have that degree sum."""
-    if isinstance(graph, GraphTotals):
-        return graph.bipartite and largest == 2 * graph.max_degree
-    if largest == 2 * graph.max_degree:
-        return has_bipartite_component(graph.indptr, graph.indices)
-    excluded = graph.degrees == 0
-    excluded[np.repeat(np.arange(graph.n_agents), graph.degrees)[_degree_sums(graph) != largest]] = True
-    return has_bipartite_component(graph.indptr, graph.indices, excluded=excluded)
 
 
 def laplacian_matrix(graph: Graph) -> NDArray[np.float64]:
@@ -147,62 +89,18 @@ def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
     >>> metropolis_matrix(graph).round(2).tolist()[0]
     [0.33, 0.33, 0.0, 0.33]
 
-    See also: laplacian_matrix, metropolis_spectrum
+    See also: laplacian_matrix, CColME
     """
-    adjacency, degree = graph.adjacency(), graph.degrees.astype(float)
-    weights = np.where(adjacency, 1.0 / (np.maximum(degree[:, None], degree[None, :]) + 1.0), 0.0)
+    weights = np.zeros((graph.n_agents, graph.n_agents))
+    weights[graph.owners, graph.indices] = metropolis_weights(graph, graph.degrees)
     return weights + np.diag(1.0 - weights.sum(axis=1))
 
 
-def _metropolis_weights(graph: Graph) -> NDArray[np.float64]:
-    """Metropolis' weight of each slot of the rows."""
-    degree = graph.degrees.astype(float)
-    return 1.0 / (np.maximum(np.repeat(degree, graph.degrees), degree[graph.indices]) + 1.0)
-
-
-def smoothness(estimate: NDArray[np.float64], graph: Graph) -> float:
-    """x' L x per edge: the mean of (x_a - x_b)^2 over the edges. 0 means that all neighbors agree.
-
-    Edges to agents without an estimate (NaN) are left out; NaN where no edge is left.
-
-    estimate  x, a number for each agent
-    graph     a `Graph`
-
-    >>> from colme.graphs import from_edges
-    >>> smoothness(np.array([0.0, 1.0, 3.0]), from_edges([(0, 1), (1, 2)]))
-    2.5
-
-    See also: simulate, spectrum
-    """
-    if len(estimate) != graph.n_agents:
-        raise GraphError(f"{len(estimate)} estimates for {graph.n_agents} agents: there must be one for each.")
-    total, n_ends = _quadratic_form(graph.indptr, graph.indices, np.asarray(estimate, float))
-    return total / n_ends if n_ends else np.nan
-
-
-def metropolis_spectrum(graph: Graph) -> MetropolisSpectrum:
-    """The spectrum of C-colME's W on a graph, beside `spectrum(graph)` for CL-colME's I - bL.
-
-    Exact up to `DENSE` agents; beyond, by Lanczos' method as in `spectrum`.
-
-    graph  a `Graph`
-
-    >>> from colme.graphs import random_regular_graph
-    >>> graph = random_regular_graph(100, 10, rng=0)
-    >>> round(metropolis_spectrum(graph).convergence_rate, 2)
-    0.58
-
-    See also: MetropolisSpectrum, spectrum, CColME
-    """
-    component = graph.components()
-    n_components = int(component.max()) + 1
-    if graph.n_edges == 0:
-        return MetropolisSpectrum(0.0, 0.0, n_components)
-    if graph.n_agents <= DENSE:
-        values = np.linalg.eigvalsh(metropolis_matrix(graph))
-        return MetropolisSpectrum(float(values[-1 - n_components]), float(values[0]), n_components)
-    low, high = _both_ends(graph, component, _metropolis_weights(graph))
-    return MetropolisSpectrum(1.0 - low, 1.0 - high, n_components)
+def metropolis_weights(graph: Graph, seen: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Metropolis' weight of each slot of the rows; `seen` are the degrees of the agents that the slots point to, more
+    than those of the rows where the graph is a part."""
+    degree = graph.degrees
+    return 1.0 / (np.maximum(np.repeat(degree, degree), seen[graph.indices]) + 1.0)
 
 
 def spectrum(graph: Graph) -> Spectrum:
@@ -219,7 +117,7 @@ def spectrum(graph: Graph) -> Spectrum:
     >>> round(found.gap, 1), round(found.largest, 1), round(found.fastest_step, 2)
     (4.7, 15.7, 0.1)
 
-    See also: Spectrum, metropolis_spectrum, stable_step
+    See also: Spectrum, stable_step
     """
     component = graph.components()
     n_components = int(component.max()) + 1
@@ -229,13 +127,6 @@ def spectrum(graph: Graph) -> Spectrum:
         values = np.linalg.eigvalsh(laplacian_matrix(graph))
         # the kernel has one dimension per component
         return Spectrum(float(values[n_components]), float(values[-1]), n_components)
-    low, high = _both_ends(graph, component, 1.0)
-    return Spectrum(low, high, n_components)
-
-
-def _both_ends(graph: Graph, component: NDArray[np.int64], weight: Any) -> tuple[float, float]:
-    """The smallest positive and the largest eigenvalue of the Laplacian with these weights of edges, by Lanczos'
-    method."""
     sizes = np.bincount(component)
 
     def project(v: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -244,7 +135,7 @@ def _both_ends(graph: Graph, component: NDArray[np.int64], weight: Any) -> tuple
 
     n_steps = max(60, min(300, 2**27 // graph.n_agents))  # the basis takes at most 1 GiB
     low = high = error = 0.0
-    for low, high, error_low, error_high in _lanczos(graph, n_steps, project, weight):
+    for low, high, error_low, error_high in _lanczos(graph, n_steps, project):
         error = max(error_low / max(low, 1e-300), error_high / high)
         if error < 1e-3:
             break
@@ -253,16 +144,13 @@ def _both_ends(graph: Graph, component: NDArray[np.int64], weight: Any) -> tuple
             f"Lanczos' method ended {error:.1%} from an eigenvalue: the gap, {low:.3g}, may be smaller. "
             f"On up to {DENSE} agents it is exact.",
             RuntimeWarning,
-            stacklevel=3,
+            stacklevel=2,
         )
-    return low, high
+    return Spectrum(low, high, n_components)
 
 
 def _lanczos(
-    graph: Graph,
-    n_steps: int,
-    project: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None,
-    weight: Any = 1.0,
+    graph: Graph, n_steps: int, project: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None
 ) -> Iterator[tuple[float, float, float, float]]:
     """After each step: the smallest and largest Ritz value, and how far at most an eigenvalue is from each.
 
@@ -277,7 +165,7 @@ def _lanczos(
     product = np.empty(n)
     for k in range(min(n_steps, n)):
         current = basis[k % n_rows]
-        _times(graph.indptr, graph.indices, weight, current, product)
+        _times_laplacian(graph.indptr, graph.indices, current, product)
         diagonal.append(float(current @ product))
         w = product - diagonal[-1] * current
         if off:
@@ -296,25 +184,20 @@ def _lanczos(
 
 
 def check_step(graph: Graph | GraphTotals, step: float) -> None:
-    """Refuse a step that makes consensus on this graph diverge; a team, which knows only the totals of its graph, also
-    steps beyond 1 / max degree."""
+    """Refuse a step that makes consensus on this graph diverge. The workers of a team, who know only the totals of
+    their graph, also refuse steps beyond 1 / max degree that it might bear."""
     positive(step, "step", "step='auto'", MethodError)
-    bound = 2 * graph.max_degree
+    bound = 2 * graph.max_degree  # at least lambda_max
+    if step * bound < 2.0 or (step * bound == 2.0 and not graph.bipartite):
+        return
+    remedy = f"Try step='auto', which is {stable_step(graph):.4g}."
     if isinstance(graph, GraphTotals):
-        if step * bound > 2.0 or (step * bound == 2.0 and _is_attained(graph, bound)):
-            raise MethodError(
-                f"step={step:g} with ranks or threads: it must be at most 1 / max degree, {2.0 / bound:g}, where "
-                f"every graph is stable. Try step='auto', which is {stable_step(graph):.4g}."
-            )
-        return
-    if step * bound >= 2.0 and graph.degrees.min() < graph.max_degree:
-        bound = int(_degree_sums(graph).max())
-    if step * bound < 2.0:
-        return
-    if _is_attained(graph, bound):
+        raise MethodError(
+            f"step={step:g} with ranks or threads: it must be at most 1 / max degree, {2.0 / bound:g}, where every "
+            f"graph is stable. {remedy}"
+        )
+    if graph.bipartite:
         largest = float(bound)
-    elif step * bound == 2.0:
-        return  # strictly below
     elif graph.n_agents <= QUICK:
         largest = spectrum(graph).largest
     else:
@@ -322,7 +205,7 @@ def check_step(graph: Graph | GraphTotals, step: float) -> None:
     if step * largest >= 2.0:
         raise MethodError(
             f"step={step:g} is not stable on this graph: step * lambda_max must be below 2 and lambda_max is "
-            f"{largest:.4g}, so step < {2.0 / largest:.4g}. Try step='auto', which is {stable_step(graph):.4g}."
+            f"{largest:.4g}, so step < {2.0 / largest:.4g}. {remedy}"
         )
 
 
@@ -352,8 +235,7 @@ def stable_step(graph: Graph | GraphTotals) -> float:
 
     See also: spectrum, CLColME
     """
-    degree = max(1, graph.max_degree)
-    return 1.0 / (degree + 1 if _is_attained(graph, 2 * degree) else degree)
+    return 1.0 / max(1, graph.max_degree + graph.bipartite)
 
 
 def consensus_limit(graph: Graph) -> NDArray[np.float64]:
@@ -367,7 +249,10 @@ def consensus_limit(graph: Graph) -> NDArray[np.float64]:
 
     See also: distance_to_limit, spectrum
     """
-    _check_small(graph)
+    if graph.n_agents > DENSE:
+        raise GraphError(
+            f"{graph.n_agents} agents: this is a dense computation, made for at most {DENSE}. Try a smaller graph."
+        )
     component = graph.components()
     same = component[:, None] == component[None, :]
     return same / same.sum(axis=1, keepdims=True)
@@ -387,19 +272,11 @@ def distance_to_limit(graph: Graph, step: float, n_steps: int) -> NDArray[np.flo
 
     See also: consensus_limit, spectrum
     """
-    _check_small(graph)
-    once = np.eye(graph.n_agents) - step * laplacian_matrix(graph)
     limit = consensus_limit(graph)
+    once = np.eye(graph.n_agents) - step * laplacian_matrix(graph)
     power: Any = np.eye(graph.n_agents)
     distances = []
     for _ in range(n_steps):
         power = power @ once
         distances.append(np.linalg.norm(power - limit, 2))
     return np.array(distances)
-
-
-def _check_small(graph: Graph) -> None:
-    if graph.n_agents > DENSE:
-        raise GraphError(
-            f"{graph.n_agents} agents: this is a dense computation, made for at most {DENSE}. Try a smaller graph."
-        )

@@ -8,15 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from benchmarks import __main__ as program
-from benchmarks import cpp_program, fresh, machine, online, regression, report, results, roofline, side_by_side, table
-from benchmarks import workloads as w
-from benchmarks.goals import GOALS, Goal
-from benchmarks.measuring import Measured, Times, order
+from benchmarks import cpp_program, machine, regression, report, results, side_by_side
+from benchmarks.goals import GOALS
+from benchmarks.measuring import Measured, Times
 from benchmarks.methods import RunTime
 from benchmarks.results import Baseline, Results
 from benchmarks.sizes import Cost
@@ -57,25 +55,10 @@ def test_a_number_is_told_with_its_unit_and_the_goal_that_it_meets(
     assert (GOALS[row].words(value), GOALS[row].met(value)) == (words, met)
 
 
-def test_goals_may_differ_between_families_of_processors() -> None:
-    goal = Goal("a loop", 20, 35, families={"AMD": (16, 25)})
-    assert [goal.met(26.0, family) for family in ("AMD", "Intel")] == ["aim", "floor"]
-    assert [goal.met(17.0, family) for family in ("AMD", "Intel")] == ["floor", "below"]
-    assert goal.goal_words("AMD") == ("16x", "25x")
-    assert goal.goal_words("Intel") == ("20x", "35x")
-    assert goal.goal_words() == ("20x, AMD 16x", "35x, AMD 25x")
-    assert Goal("rate", 0.5e6, 1e6, "events/s").goal_words() == ("0.5 M events/s", "1 M events/s")
-    assert Goal("nothing asked").goal_words() == ("", "")
-
-
 def test_every_row_is_measured_by_one_part() -> None:
     parts = program.parts_of(quick=False, huge=True, simulator=Path("simulator"))
     measured = [row for part in parts for row in part.rows]
     assert sorted(measured) == sorted(GOALS)
-
-
-def test_times_and_rates_are_never_compared_with_the_baseline() -> None:
-    assert {goal.unit for goal in GOALS.values() if goal.checked} == {"times", "%", "B"}
 
 
 def test_a_slower_census_is_noticed() -> None:
@@ -87,13 +70,6 @@ def test_a_slower_census_is_noticed() -> None:
 
 
 # files and page
-
-
-@pytest.mark.parametrize(
-    ("processor", "family"), [(AMD, "AMD"), (INTEL, "Intel"), ("aarch64", "aarch64"), ("Apple M3 Pro", "Apple")]
-)
-def test_a_processor_belongs_to_a_family(processor: str, family: str) -> None:
-    assert machine.family(processor) == family
 
 
 @pytest.fixture
@@ -221,12 +197,6 @@ def test_the_program_is_stopped_after_its_first_seed_and_its_graph_does_not_coun
 
 
 @posix
-def test_the_program_is_run_in_a_folder_of_its_own(tmp_path: Path) -> None:
-    cpp_program.seconds_of_a_seed(fake(tmp_path))
-    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["simulator"]
-
-
-@posix
 @pytest.mark.parametrize(
     ("options", "words"),
     [
@@ -239,38 +209,6 @@ def test_the_program_is_run_in_a_folder_of_its_own(tmp_path: Path) -> None:
 def test_another_experiment_is_no_comparison(tmp_path: Path, options: dict[str, Any], words: str) -> None:
     with pytest.raises(click.ClickException, match=f"{words}.*Experiment 1b - C-ColME"):
         cpp_program.seconds_of_a_seed(fake(tmp_path, **options))
-
-
-@posix
-def test_a_program_that_writes_nothing_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpp_program, "FIRST_STEP", 0.1)
-    silent = build(tmp_path, f"#!{sys.executable}\nimport time\ntime.sleep(600)\n")
-    with pytest.raises(
-        click.ClickException, match=r"wrote no step to preliminary\.csv within 0 s\. Is this its Release"
-    ):
-        cpp_program.seconds_of_a_seed(silent)
-
-
-def test_half_a_row_is_no_row(tmp_path: Path) -> None:
-    path = tmp_path / "time.csv"
-    assert cpp_program.first_row(path) is None
-    path.write_text("alg,init_s\n")
-    assert cpp_program.first_row(path) is None
-    path.write_text("alg,init_s\nconsensus,1")
-    assert cpp_program.first_row(path) is None
-    path.write_text("alg,init_s\nconsensus,13.5\n")
-    assert cpp_program.first_row(path) == {"alg": "consensus", "init_s": "13.5"}
-
-
-def test_without_a_folder_the_rows_of_the_program_are_left_out() -> None:
-    rows = {row for part in program.parts_of(quick=False, huge=True, simulator=None) for row in part.rows}
-    assert set(GOALS) - rows == {"cpp_cl", "cpp_c"}
-
-
-def test_a_first_impression_leaves_out_what_takes_long() -> None:
-    rows = {row for part in program.parts_of(quick=True, huge=False, simulator=None) for row in part.rows}
-    assert {"census_large", "huge_setup"}.isdisjoint(rows)
-    assert {"census", "online_rate"} <= rows
 
 
 def test_a_wrong_folder_is_told_before_anything_is_measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,33 +224,6 @@ def test_a_wrong_folder_is_told_before_anything_is_measured(tmp_path: Path, monk
     assert "there is no executable named simulator in this folder. Build it as the README" in told(PEER=str(tmp_path))
 
 
-# measuring
-
-
-def test_averaging_is_compared_with_the_roofline(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(roofline, "FORMS", (roofline.one_at_a_time,))
-    share, floor, ours = roofline.share_of_roofline(w.graph_of(100_000), 1, 1)
-    assert share.value == pytest.approx(floor / ours)
-
-
-def test_the_census_is_measured_per_agent_and_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(w, "N", 100)
-    found = table.census(quick=True)
-    assert set(found) == set(table.part_with("census").rows)
-
-
-def test_a_whole_call_has_times_and_memory() -> None:
-    setup, seconds, memory = fresh.whole_call("census", 3000, 2)
-    assert setup > 0
-    assert seconds > 0
-    assert np.isnan(memory) or memory >= 0
-
-
-def test_rates_are_those_of_the_rounds() -> None:
-    seen = online.rate(Times((2.0, 1.0, 4.0)), 8)
-    assert (seen.value, seen.low, seen.high) == (8.0, 3.0, 6.0)
-
-
 # side by side
 
 
@@ -321,12 +232,3 @@ def test_methods_are_measured_in_turns_on_the_same_work() -> None:
     assert list(times) == ["CL-colME", "C-colME"] and {len(each.rounds) for each in times.values()} == {3}
     found = side_by_side.whole_ratio(Times((2.0, 6.0)), Times((1.0, 2.0)))
     assert (found.value, found.low, found.high) == (8 / 3, 2.25, 2.75)
-
-
-def test_the_order_of_turns_rotates_and_is_reversed() -> None:
-    assert [order(["a", "b", "c"], k) for k in (1, 2, 3, 4)] == [
-        ["a", "b", "c"],
-        ["b", "c", "a"],
-        ["c", "a", "b"],
-        ["c", "b", "a"],
-    ]

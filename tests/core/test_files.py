@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from colme.errors import ColmeError
-from colme.support.files import read_arrays, write_arrays, write_text, write_whole
+from colme.support.files import write_arrays, write_text, write_whole
 
 
 @pytest.fixture
@@ -63,12 +63,6 @@ def test_a_write_that_fails_leaves_the_old_file_and_nothing_else(
     with pytest.raises(ColmeError, match="No space left"):
         WRITERS[kind](path)
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["file"]
-
-
-def test_arrays_come_back_with_their_head(tmp_path: Path) -> None:
-    write_arrays(tmp_path / "file", "a form 1", {"seed": 3}, {"x": np.arange(3)})
-    head, arrays = read_arrays(tmp_path / "file", "a form 1")
-    assert head == {"seed": 3} and arrays["x"].tolist() == [0, 1, 2]
 
 
 @pytest.mark.parametrize("kind", WRITERS)

@@ -18,7 +18,7 @@ from colme._core.edges import KeptEdges, ReferenceMeans
 from colme._core.team import Neighborhood
 from colme.graphs import random_regular_graph
 from colme.methods import Method
-from tests.support.edges import Walk, assert_same_bits, shrink_list, walks
+from tests.support.edges import Walk, assert_same_bits, count_full_looks, shrink_list, walks
 from tests.support.examples import examples
 from tests.support.runs import run_of
 from tests.support.same_bits import assert_same_bits as assert_same_traces
@@ -82,7 +82,7 @@ def test_edges_that_share_a_reference_do_not_look_at_everything_all_the_time() -
     rng = np.random.default_rng(0)
     graph, shared = random_regular_graph(n, 10, rng=2), ReferenceMeans(Neighborhood(n))
     both = [KeptEdges(graph, np.zeros(n, int)) for _ in range(2)]
-    looks = count_looks(both)
+    looks = count_full_looks(*both)
     mean = rng.standard_normal(n)
     for t in range(1, 201):
         now = mean + 0.01 * rng.standard_normal(n)
@@ -103,28 +103,16 @@ METHODS: list[Method] = [
 SCENARIO = colme.Scenario(n_agents=300, means=(0.0, 1.0), sigma=1.0)
 
 
-def count_looks(all_edges: list[KeptEdges]) -> list[int]:
-    """A list that grows by one at every look at all edges."""
-    looks: list[int] = []
-
-    def counting(honest: Callable[..., Any]) -> Callable[..., Any]:
-        return lambda *arguments: (looks.append(1), honest(*arguments))[1]
-
-    for edges in all_edges:
-        edges._check_every_edge = counting(edges._check_every_edge)  # type: ignore[method-assign]
-    return looks
-
-
-def simulated(prepare: Callable[[list[KeptEdges]], Any] = lambda edges: None) -> tuple[list[colme.Trace], Any]:
+def simulated(prepare: Callable[..., Any] = lambda *edges: None) -> tuple[list[colme.Trace], Any]:
     """All methods in one run, and what `prepare` made of their edges."""
     run = run_of(METHODS, SCENARIO, degree=10, steps=200)
-    prepared = prepare([state.edges for state in run.states])  # type: ignore[attr-defined]
+    prepared = prepare(*[state.edges for state in run.states])  # type: ignore[attr-defined]
     return run.go(None, threading.Event()), prepared
 
 
 @pytest.fixture(scope="module")
 def lazy() -> list[colme.Trace]:
-    traces, looks = simulated(count_looks)
+    traces, looks = simulated(count_full_looks)
     assert len(METHODS) <= len(looks) < 0.4 * 200 * len(METHODS), "lazy is what this is about"
     for trace in traces:
         assert 0.0 < trace.lost_edges[-1] < 0.9 and trace.wrong_edges[-1] < 0.5, "much must be cut, not all"
@@ -139,7 +127,7 @@ def assert_all_the_same(ours: list[colme.Trace], theirs: list[colme.Trace]) -> N
 
 def test_a_full_look_at_every_step_changes_no_bit(lazy: list[colme.Trace], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lazy_pruning, "FULL_CHECK", 0.0)
-    traces, looks = simulated(count_looks)
+    traces, looks = simulated(count_full_looks)
     assert len(looks) == 200 * len(METHODS)
     assert_all_the_same(traces, lazy)
 
@@ -172,10 +160,10 @@ def test_the_plain_check_at_every_step_changes_no_bit(lazy: list[colme.Trace], m
 
 @pytest.mark.parametrize("room", [64, 100, 400])
 def test_a_list_without_room_changes_no_bit(lazy: list[colme.Trace], room: int) -> None:
-    def shrink(all_edges: list[KeptEdges]) -> list[int]:
+    def shrink(*all_edges: KeptEdges) -> list[int]:
         for edges in all_edges:
             shrink_list(edges, room)
-        return count_looks(all_edges)
+        return count_full_looks(*all_edges)
 
     traces, looks = simulated(shrink)
     assert len(looks) > 2 * len(METHODS)

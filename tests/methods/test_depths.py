@@ -16,8 +16,7 @@ from colme.methods.skeleton import OneHop, OneHopAgent
 from colme.node.core import Core
 from colme.node.messages.wire import MOST_BYTES, AnyBody, Record, pack, unpack
 from colme.node.net.memory import MemoryNetwork, lockstep_over
-from colme.testing import check_method
-from colme.testing._promises import SIGMA, WIDTH, Case, agent_form_equals_array_form
+from colme.testing import SIGMA, WIDTH, Case, agent_form_equals_array_form, check_method
 from tests.support.node_liars import two_classes
 from tests.support.nodes import Fleet
 

@@ -17,8 +17,7 @@ from colme.methods import METHODS, Method
 from colme.methods.baselines import LocalState
 from colme.methods.intervals import IntervalMethod
 from colme.methods.skeleton import OneHop
-from colme.testing import PROMISES, check_method
-from colme.testing._promises import SIGMA, WIDTH, Case, matches_the_reference
+from colme.testing import PROMISES, SIGMA, WIDTH, Case, check_method, matches_the_reference
 from tests import reference
 from tests.reference.cuts import any_counts as dense_any_counts
 from tests.reference.cuts import difference, level_alpha, precision

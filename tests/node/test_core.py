@@ -21,7 +21,7 @@ from colme.node.core import Core
 from colme.node.messages import wire
 from colme.node.messages.wire import ConsensusBody, FlowBody, Record, pack
 from colme.node.net.memory import MemoryNetwork, lockstep_over
-from colme.testing._promises import SIGMA, WIDTH, Case
+from colme.testing import SIGMA, WIDTH, Case
 from tests.support.node_liars import two_classes
 from tests.support.nodes import PERIOD, Fleet
 

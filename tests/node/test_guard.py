@@ -27,7 +27,7 @@ from colme.node.guard import (
 from colme.node.io.status import metrics, report_of, status_of
 from colme.node.messages.wire import CUT, Control, GuardedBody, pack, pack_control, unpack
 from colme.node.net.memory import MemoryNetwork
-from colme.testing._promises import SIGMA
+from colme.testing import SIGMA
 from tests.support.node_liars import FORGED, METHODS, Liars, Lie, harm
 from tests.support.nodes import PERIOD, Fleet
 

@@ -14,7 +14,7 @@ from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.io.status import metrics, report_of, status_of
 from colme.node.net.memory import MemoryNetwork
-from colme.testing._promises import SIGMA
+from colme.testing import SIGMA
 from tests.support.nodes import PERIOD, Fleet
 
 LEVEL, N = 0.9, 24

@@ -38,7 +38,7 @@ from colme.node.messages.wire import (
 )  # fmt: skip
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore
-from colme.testing._promises import SIGMA
+from colme.testing import SIGMA
 from tests.support.node_liars import two_classes
 from tests.support.nodes import PERIOD, Fleet, Meeting
 

@@ -30,7 +30,7 @@ from colme.node.messages.wire import (
 )  # fmt: skip
 from colme.node.net.memory import MemoryNetwork
 from colme.node.security.trust import MOST_NEWS, PAUSE, SURPRISE, HeardRestarts, claimed_radius
-from colme.testing._promises import SIGMA
+from colme.testing import SIGMA
 from tests.support.node_liars import LIES, Liars, two_classes
 from tests.support.nodes import PERIOD
 

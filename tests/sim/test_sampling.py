@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 import colme
 from colme.methods import World
-from colme.samples import ScenarioStream, Stream
+from colme.samples import ScenarioStream
 from colme.sim.sampling import BLOCK, FEW_CLASSES, STRETCH, Errors, Sampler, finish_errors, update_means
 from tests.support.sampled import sampled
 
@@ -115,7 +115,7 @@ N, STEPS = 150, 70
 TWO: dict[str, Any] = {"n_agents": N, "means": (0.0, 1.25), "sigma": 0.5}
 
 
-def streams() -> dict[str, Stream]:
+def streams() -> dict[str, ScenarioStream | colme.Recording]:
     rng = np.random.default_rng(1)
     truth = np.arange(N) % 7 / 3.0
     return {
@@ -127,7 +127,7 @@ def streams() -> dict[str, Stream]:
     }
 
 
-def sampler_of(stream: Stream, block: int, recorded: NDArray[np.int64]) -> Sampler:
+def sampler_of(stream: ScenarioStream | colme.Recording, block: int, recorded: NDArray[np.int64]) -> Sampler:
     assert stream.class_ is not None
     errors = Errors(stream.class_, 0.3)
     world = World(class_=stream.class_, sigma=1.0, width=None, mean=np.full(N, np.nan), count=None, errors=errors)

@@ -22,7 +22,7 @@ from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.messages.wire import ConsensusBody, FlowBody, GuardedBody, HistogramBody, Record, pack, unpack
 from colme.node.net.memory import MemoryNetwork
-from colme.testing._promises import SIGMA
+from colme.testing import SIGMA
 from tests.support.nodes import Fleet
 
 FAR = 1e6

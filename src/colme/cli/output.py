@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 
 from colme.errors import printable
-from colme.support.tables import Row, csv_of_rows, json_of, plain, print_table, terminal_table, text_of
+from colme.support.tables import Row, csv_of_rows, json_line, json_of, print_table, terminal_table, text_of
 
 if TYPE_CHECKING:
     from colme.live.broadcast import Broadcast
@@ -83,14 +83,12 @@ def live_rows(*, lines: bool = False, words: bool = False) -> Iterator[Callable[
     """A function that shows rows in place of the last ones: as a live table on a terminal, else as a line per row. A
     summary is the title of the table; lines show it alone. `lines`: JSON lines; `words`: on stderr, because data
     follows on stdout."""
-    import msgspec
-
     stream = sys.stderr if words else sys.stdout
     if lines or not stream.isatty():
 
         def print_rows(rows: Sequence[Row], summary: Row | None) -> None:
             for row in rows if summary is None else [summary]:
-                click.echo(msgspec.json.encode(plain(row)) if lines else _line(row), file=stream)
+                click.echo(json_line(row) if lines else _line(row), file=stream)
 
         yield print_rows
         return

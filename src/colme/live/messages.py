@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from colme.support.tables import plain
+from colme.support.tables import json_line
 
 if TYPE_CHECKING:
     from colme.method import Method
@@ -67,9 +67,7 @@ def pack(head: dict[str, Any], arrays: Arrays | None = None) -> bytes:
         kind = f"{values.dtype.kind}{values.dtype.itemsize}"
         listed.append([name, kind, values.size, *ends])
         parts.append(np.ascontiguousarray(values, f"<{kind}").tobytes())
-    text = json.dumps(
-        plain(head | {"arrays": listed}), separators=(",", ":"), allow_nan=False, default=np.generic.item
-    ).encode()
+    text = json_line(head | {"arrays": listed})
     text += b" " * (-(4 + len(text)) % _ALIGN)
     return b"".join([len(text).to_bytes(4, "little"), text, *(part + bytes(-len(part) % _ALIGN) for part in parts)])
 

@@ -191,7 +191,7 @@ def _window(source: Scenario | Recording) -> tuple[float, float]:
     """The numbers that are shown: true means and as much room around them as lies between them; where they are not
     known, most samples."""
     if isinstance(source, Scenario):
-        every = sorted({*source.means, *(source.shift_means or ())})
+        every = sorted(set(source.all_means))
         low, high = every[0] - 3 * source.spread, every[-1] + 3 * source.spread
         scale = float(np.max(source.known_scale))
     else:

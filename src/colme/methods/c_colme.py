@@ -51,7 +51,7 @@ class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
     >>> f"{trace.mse[-1]:.1e} instead of {trace.local_mse[-1]:.1e}"
     '3.7e-05 instead of 1.3e-03'
 
-    See also: CLColME, BColME, metropolis_spectrum
+    See also: CLColME, BColME, metropolis_matrix
     """
 
     label: ClassVar[str] = "C-colME"

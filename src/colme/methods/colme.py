@@ -322,7 +322,7 @@ class ClassPairs(Edges):
     def graph(self) -> Graph:
         """Pairs of agents that are in each other's class C."""
         state = self._state
-        unit = state.radii.table.up_to(int(state.known_count.max()))
+        unit = state.radii.bound.table(int(state.known_count.max()))
         rows = mutual(
             state.known_mean, state.known_count, state.known, state.own_interval, state.mine, unit, state.radii.sigma
         )  # fmt: skip
@@ -356,7 +356,7 @@ class ColState(State):
 
     def step(self, world: World) -> None:
         method: ColME = self.method  # type: ignore[assignment]
-        unit, sigma = self.radii.table.up_to(world.t), self.radii.sigma
+        unit, sigma = self.radii.bound.table(world.t), self.radii.sigma
         count = world.n_samples
         if isinstance(self.radii, MomentRadii):
             self.mine = self.radii.table_of(world)

@@ -34,7 +34,6 @@ from colme.confidence import (
     laplace_radius,
     level_alpha,
     level_gamma,
-    radius_table,
     scale_errors,
     scale_radii,
     standard_error,
@@ -212,12 +211,12 @@ class Radii:
     """What compares the agents' intervals; None: they are apart where they do not touch."""
 
     def __init__(self, bound: Bound, sigma: Any):
-        self.bound, self.table, self.sigma = bound, radius_table(bound), sigma
+        self.bound, self.sigma = bound, sigma
 
     def now(self, world: World, ahead: int = 0) -> float | NDArray[np.float64]:
         """At step t, or `ahead` of it."""
         t = world.t + ahead
-        unit = self.table.up_to(t)
+        unit = self.bound.table(t)
         if world.count is not None:
             out = np.empty(world.n_agents)
             scale_radii(out, world.count, unit, self.sigma)
@@ -229,7 +228,7 @@ class Radii:
         if world.count is not None or isinstance(self.sigma, np.ndarray):
             return None
         last = world.t + n_steps
-        return self.sigma * self.table.up_to(last)[world.t : last]
+        return self.sigma * self.bound.table(last)[world.t : last]
 
     def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
         """Intervals of all agents at step t or `ahead` of it, around the means of that step."""
@@ -276,7 +275,7 @@ class MomentRadii(Radii):
         moments, chosen = world.moments, self._statistics if statistics is None else statistics
         assert moments is not None
         out = np.empty((len(chosen), 2, world.n_agents))
-        unit = self.table.up_to(world.t)
+        unit = self.bound.table(world.t)
         fill_intervals(out, chosen, world.mean, moments.second, moments.fourth, world.n_samples, unit)
         return out
 

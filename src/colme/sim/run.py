@@ -26,7 +26,7 @@ from colme.methods import METHODS, State, World
 from colme.metrics import LEVEL, METRICS, OF_METHOD, OF_RUN, measured
 from colme.moments import Moments
 from colme.recording import Recording
-from colme.samples import ScenarioStream, Stream
+from colme.samples import ScenarioStream
 from colme.scenario import Scenario
 from colme.sim.checkpoint import check_room, read_checkpoint, together, write_checkpoint
 from colme.sim.sampling import Errors, Sampler
@@ -72,7 +72,7 @@ class Run:
             team.check_same((self.configuration, self._methods))
             check_team(specs, team)
         hood = Neighborhood(source.n_agents, team, _most_classes(source))
-        self.stream: Stream
+        self.stream: ScenarioStream | Recording
         if isinstance(source, Scenario):
             self.stream = ScenarioStream(source, spec.seed, first=hood.first, n=hood.n_own)
         else:

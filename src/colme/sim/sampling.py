@@ -16,7 +16,8 @@ from colme._core.jit import CHUNK, chunk_like, kernel, lanes_like
 from colme._core.team import Neighborhood
 from colme.methods import World
 from colme.metrics import N_SUMS, NOT_KNOWN, OF_RUN, add_errors, all_errors_of, clear, errors_of, sum_errors, total
-from colme.samples import Stream, observe_some, running_mean
+from colme.recording import Recording
+from colme.samples import ScenarioStream, observe_some, running_mean
 
 u32, u64 = np.uint32, np.uint64
 
@@ -142,7 +143,9 @@ class Errors:
 class Sampler:
     """Gives the world its local means, for as many steps at once as pays, and their errors to be recorded."""
 
-    def __init__(self, stream: Stream, world: World, recorded: NDArray[np.int64], block: int = BLOCK):
+    def __init__(
+        self, stream: ScenarioStream | Recording, world: World, recorded: NDArray[np.int64], block: int = BLOCK
+    ):
         n, n_pages, n_classes = world.n_agents, world.hood.n_pages, len(world.errors.class_size)
         self.stream, self.world, self._recorded = stream, world, recorded
         # moments are kept of one step only, and so are the means that other workers see

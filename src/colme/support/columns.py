@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.errors import ColmeError, ColumnError, DataError, SampleError, missing_extra, nearest, shorten
+from colme.errors import ColumnError, DataError, SampleError, missing_extra, nearest, shorten
 
 Label = str | int
 Labels = list[Label] | NDArray[np.int64]
@@ -49,7 +49,7 @@ class MemoryTable(NamedTuple):
     column: Callable[[Any], Any]
 
 
-def open_table(table: Any, error: type[ColmeError] = ColumnError) -> MemoryTable | None:
+def open_table(table: Any) -> MemoryTable | None:
     """A dict of arrays or a data frame (pandas, polars, pyarrow: any that narwhals knows); None if it is neither."""
     if isinstance(table, Mapping):
         return MemoryTable(list(table), table.__getitem__)
@@ -63,36 +63,36 @@ def open_table(table: Any, error: type[ColmeError] = ColumnError) -> MemoryTable
         frame = narwhals.from_native(table, pass_through=True)
     except ValueError:  # pandas allows two columns of one name, narwhals does not
         names = list(table.columns)
-        check_columns([name for name in names if names.count(name) > 1], names, TABLE, error)
+        check_columns([name for name in names if names.count(name) > 1], names)
         raise
     if isinstance(frame, narwhals.LazyFrame):
         frame = frame.collect()
     return MemoryTable(list(frame.columns), frame.get_column) if isinstance(frame, narwhals.DataFrame) else None
 
 
-def check_columns(
-    wanted: Sequence[Hashable], there: Sequence[Hashable], table: str = TABLE, error: type[ColmeError] = ColumnError
-) -> None:
+def check_columns(wanted: Sequence[Hashable], there: Sequence[Hashable], table: str = TABLE) -> None:
     """Refuse a column that is missing, with the nearest name as the remedy, or that occurs twice."""
     for column in wanted:
         if there.count(column) == 1:
             continue
         if column in there:
-            raise error(f"{table} has {there.count(column)} columns {column!r}: column names must be unique. Rename "
-                        "all but one.")  # fmt: skip
+            raise ColumnError(
+                f"{table} has {there.count(column)} columns {column!r}: column names must be unique. Rename "
+                "all but one."
+            )
         listed = [repr(each) for each in there[:8]] + ([f"{len(there) - 8} more"] if len(there) > 8 else [])
         names = {str(each): each for each in there}
         close = nearest(column, names)
         remedy = f"Did you mean {names[close]!r}?" if close is not None else "Choose one of these."
-        raise error(f"{table} has no column {column!r}: it has {', '.join(listed) or 'none'}. {remedy}")
+        raise ColumnError(f"{table} has no column {column!r}: it has {', '.join(listed) or 'none'}. {remedy}")
 
 
-def check_lengths(columns: Mapping[Any, Any], error: type[ColmeError] = DataError) -> int:
+def check_lengths(columns: Mapping[Any, Any]) -> int:
     """The number of rows of columns that must all be of the same length."""
     lengths = {len(each) for each in columns.values()}
     if len(lengths) != 1:
         listed = ", ".join(f"{name!r} has {len(each)}" for name, each in columns.items())
-        raise error(f"columns differ in length: {listed}. Give one value per row and column.")
+        raise DataError(f"columns differ in length: {listed}. Give one value per row and column.")
     return lengths.pop()
 
 
@@ -124,8 +124,6 @@ def as_value(value: Any) -> float:
     """A sample as a finite number; anything else is refused."""
     number = _as_number(value, "sample", "")
     if not abs(number) < _LARGEST:
-        if math.isnan(number):
-            raise SampleError("sample nan: it must be a number. Leave missing samples out.")
         _refuse_size(number, "")
     return number
 
@@ -134,17 +132,15 @@ def as_time(time: Any, where: str = "") -> float:
     """Seconds, from a number or a date. A date without a time zone is taken as UTC."""
     if is_missing(time):
         raise SampleError(f"time {shorten(time)}{where}: it must be finite. Give every sample a time.")
-    if isinstance(time, datetime.timedelta | np.timedelta64):
-        return float(np.timedelta64(time) / np.timedelta64(1, "s"))
-    if isinstance(time, datetime.datetime):
-        aware = time if time.tzinfo is not None else time.replace(tzinfo=datetime.UTC)
-        time = np.datetime64(aware.astimezone(datetime.UTC).replace(tzinfo=None))
-    elif isinstance(time, datetime.date):
+    if isinstance(time, datetime.datetime) and time.tzinfo is not None:
+        time = time.astimezone(datetime.UTC).replace(tzinfo=None)
+    if isinstance(time, datetime.date):
         time = np.datetime64(time)
-    if isinstance(time, np.datetime64):
-        number = _seconds(np.array([time])).item()
-    else:
-        number = _as_number(time, "time", where, "a number or a date. Try datetime.fromisoformat(...)")
+    elif isinstance(time, datetime.timedelta):
+        time = np.timedelta64(time)
+    if isinstance(time, np.datetime64 | np.timedelta64):
+        return _as_times(np.array([time])).item()
+    number = _as_number(time, "time", where, "a number or a date. Try datetime.fromisoformat(...)")
     if not math.isfinite(number):
         raise SampleError(f"time {time}{where}: it must be finite. Give every sample a time.")
     return number
@@ -155,14 +151,15 @@ def as_time(time: Any, where: str = "") -> float:
 
 def columns_of(table: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     """The named columns of a dict of arrays or of a data frame, by role; roles without a name (None) are left out."""
-    frame = open_table(table, SampleError)
+    frame = open_table(table)
     if frame is None:
         raise SampleError(
             f"{shorten(table)} is not a table: learn_many takes a data frame, a dict of arrays, or agent= and value= "
             "arrays. Try learn_many({'agent': ..., 'value': ...})."
         )
-    check_columns([name for name in names.values() if name is not None], frame.names, TABLE, SampleError)
-    found = {role: frame.column(name) for role, name in names.items() if name is not None}
+    asked = {role: name for role, name in names.items() if name is not None}
+    check_columns(list(asked.values()), frame.names)
+    found = {role: frame.column(name) for role, name in asked.items()}
     return found if isinstance(table, Mapping) else {role: series.to_numpy() for role, series in found.items()}
 
 
@@ -172,7 +169,7 @@ def as_events(
     """Labels, values and times (None if `time` is None) of all rows that have a value; every row is checked."""
     values, labels = _as_values(value), _as_column(agent, "agent")
     times = None if time is None else _as_times(time)
-    check_lengths({"agent": labels, "value": values} | ({} if times is None else {"time": times}), SampleError)
+    check_lengths({"agent": labels, "value": values} | ({} if times is None else {"time": times}))
     there = ~np.isnan(values)
     if not there.all():
         labels, values = labels[there], values[there]

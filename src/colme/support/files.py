@@ -39,13 +39,8 @@ def write_arrays(
         raise CheckpointError(f"cannot write {target}: it is a folder. Name a file in it.")
     text = json.dumps({"format": form} | head)
     _remove_left_behind(target)
-    try:
-        with _replacing(target) as file:
-            np.savez(file, allow_pickle=False, **{_HEAD: np.frombuffer(text.encode(), np.uint8)}, **arrays)
-    except OSError as error:
-        raise CheckpointError(
-            f"cannot write {target}: {error.strerror}. Choose a folder with room that is writable."
-        ) from error
+    with _replacing(target, CheckpointError) as file:
+        np.savez(file, allow_pickle=False, **{_HEAD: np.frombuffer(text.encode(), np.uint8)}, **arrays)
 
 
 def read_arrays(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -116,33 +111,40 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Write a file, atomically; its folder is made if it is missing.
+    """Write a file, atomically.
 
     mode  permissions of the new file, before the umask"""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _replacing(path, mode) as file:
-            file.write(content)
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}. Choose a folder with room that is writable.") from error
+    with _replacing(path, RunError, mode) as file:
+        file.write(content)
 
 
 @contextlib.contextmanager
-def _replacing(target: Path, mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of the target at the end, or, after an error, is removed."""
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+def _not_writable(path: Path, refusal: type[ColmeError]) -> Iterator[None]:
+    """What the system refuses inside is one sentence about the path."""
     try:
-        new = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_BINARY", 0)
-        with os.fdopen(os.open(temporary, new, mode), "wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, target)
-        flush(target.parent)
-    except BaseException:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-        raise
+        yield
+    except OSError as error:
+        raise refusal(f"cannot write {path}: {error.strerror}. Choose a folder with room that is writable.") from error
+
+
+@contextlib.contextmanager
+def _replacing(target: Path, refusal: type[ColmeError], mode: int = 0o666) -> Iterator[IO[bytes]]:
+    """A new file that takes the place of the target at the end, or, after an error, is removed. Its folder is made if
+    it is missing."""
+    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    with _not_writable(target, refusal):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, target)
+            flush(target.parent)
+        except BaseException:
+            with contextlib.suppress(OSError):
+                temporary.unlink(missing_ok=True)
+            raise
 
 
 def _remove_left_behind(target: Path) -> None:
@@ -160,11 +162,9 @@ def check_writable(path: Path) -> None:
     folder = path.parent
     while not folder.exists() and folder != folder.parent:
         folder = folder.parent
-    try:
+    with _not_writable(path, RunError):
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
         if path.exists() and not path.is_file():
             raise OSError(None, "it is a device or a pipe, which a file would replace")
         tempfile.TemporaryFile(dir=folder).close()
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}. Choose a folder with room that is writable.") from None

@@ -8,6 +8,8 @@ running device must not load them.
 from __future__ import annotations
 
 import bisect
+import contextlib
+import importlib
 import itertools
 import math
 import re
@@ -15,6 +17,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from colme.errors import ColmeError, missing_extra, one_of, printable
 
@@ -88,11 +92,10 @@ def parse_word(word: str) -> Any:
     word = word.strip()
     if word.lower() in ("true", "false"):
         return word.lower() == "true"
-    for kind in (int, float):
-        try:
-            return kind(word.replace("_", "")) if not re.search(r"[^\d_eE.+-]", word) else word
-        except ValueError:
-            continue
+    if re.fullmatch(r"[\d_eE.+-]+", word):
+        for kind in (int, float):
+            with contextlib.suppress(ValueError):
+                return kind(word.replace("_", ""))
     return word
 
 
@@ -261,23 +264,19 @@ def _escaped(column: Any) -> Any:
     import pyarrow
     from pyarrow import compute
 
-    text = column.combine_chunks()
-    if pyarrow.types.is_dictionary(text.type):
-        text = text.dictionary_decode()
-    if not (pyarrow.types.is_string(text.type) or pyarrow.types.is_large_string(text.type)):
+    if not pyarrow.types.is_string(column.type):
         return column
-    return compute.replace_substring_regex(text, f"^[{re.escape(''.join(FORMULA))}]", "'\\0")
+    return compute.replace_substring_regex(column, f"^[{re.escape(''.join(FORMULA))}]", "'\\0")
 
 
 def parquet_of(columns: Columns, summary: Any = None) -> bytes:
     """Columns as Parquet, with a summary as JSON under the key "colme" of the metadata."""
     table = arrow_table(columns)
-    import msgspec
     import pyarrow
     from pyarrow import parquet
 
     if summary is not None:
-        table = table.replace_schema_metadata({"colme": msgspec.json.encode(plain(summary))})
+        table = table.replace_schema_metadata({"colme": json_line(summary)})
     sink = pyarrow.BufferOutputStream()
     parquet.write_table(table, sink, compression="zstd")
     return bytes(sink.getvalue())
@@ -292,38 +291,24 @@ def arrow_table(columns: Columns) -> Any:
     return pyarrow.table({name: pyarrow.array(values) for name, values in columns.items()})
 
 
+def json_line(value: Any) -> bytes:
+    """A value as JSON on one line: NaN and infinity are null."""
+    return msgspec.json.encode(value, enc_hook=lambda number: number.item())  # NumPy's numbers
+
+
 def json_of(value: Any) -> bytes:
     """Rows, or a table of them, as JSON."""
-    import msgspec
-
-    return msgspec.json.format(msgspec.json.encode(plain(value)), indent=2) + b"\n"
-
-
-def plain(value: Any) -> Any:
-    """A value as JSON knows it: NaN and infinity are null."""
-    if isinstance(value, dict):
-        return {key: plain(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(each) for each in value]
-    if isinstance(value, float):
-        return float(value) if math.isfinite(value) else None
-    return value
+    return msgspec.json.format(json_line(value), indent=2) + b"\n"
 
 
 def frame_of(columns: Columns, backend: str) -> Any:
     """Columns as a pandas or polars data frame, or a pyarrow table."""
     one_of(backend, BACKENDS, "backend", ColmeError)
     try:
-        if backend == "pandas":
-            import pandas
-
-            return pandas.DataFrame(dict(columns))
-        if backend == "polars":
-            import polars
-
-            return polars.DataFrame({name: values.tolist() for name, values in columns.items()})
-        import pyarrow
-
-        return pyarrow.table({name: pyarrow.array(values.tolist()) for name, values in columns.items()})
+        frames = importlib.import_module(backend)
     except ImportError as error:
         raise missing_extra(backend, "data", f"a {backend} frame") from error
+    if backend == "pandas":
+        return frames.DataFrame(dict(columns))
+    table = arrow_table(columns)
+    return frames.from_arrow(table) if backend == "polars" else table

@@ -30,7 +30,7 @@ def estimate_density(method: Method, scenario: Scenario, **fields: Unpack[RunFie
     Every column integrates to the share of agents within these values; the coordinate `wrong_edges` is the share of
     edges between classes still alive."""
     run, steps = run_of(method, scenario, fields)
-    means = sorted({*scenario.means, *(scenario.shift_means or ())})
+    means = sorted(set(scenario.all_means))
     room = 0.9 * (means[-1] - means[0]) or float(np.max(scenario.known_scale))  # of a lone class, its noise
     t = np.unique(np.geomspace(1, steps, TIMES).round().astype(int))
     edges = np.linspace(means[0] - room, means[-1] + room, BINS + 1)

@@ -32,6 +32,8 @@ from colme.sim.sampling import BLOCK, Sampler
 from colme.sim.simulation import simulate
 from colme.sim.spec import RunSpec
 
+__all__ = ["PROMISES", "check_method", "lockstep"]
+
 Reference = Callable[[NDArray[np.float64], Graph, NDArray[Any], Any], NDArray[np.float64]]
 """Estimates (steps, agents) from (samples, graph, classes, sigma), from code that the method does not share."""
 
@@ -73,15 +75,22 @@ class Case:
         samples[:, 7] = np.nan
         return samples
 
-    def uneven(self) -> NDArray[np.float64]:
-        """Samples around one mean, those of every other agent four times as noisy."""
-        return np.where(np.arange(N) % 2, 4.0, 1.0) * (self.samples - np.where(self.classes, 1.25, 0.0))
+    def worlds(self) -> dict[str, tuple[NDArray[np.float64], Any]]:
+        """Samples and sigmas that methods may treat in different ways."""
+        uneven = np.where(np.arange(N) % 2, 4.0, 1.0) * (self.samples - np.where(self.classes, 1.25, 0.0))
+        unequal = np.linspace(0.3, 0.7, N)
+        return {"all samples": (self.samples, SIGMA), "gaps": (self.gappy(), SIGMA),
+                "unequal sigma": (self.samples, unequal), "unequal noise": (uneven, SIGMA)}  # fmt: skip
 
-    def record(
-        self, samples: NDArray[np.float64], *, sigma: Any = SIGMA, width: float = WIDTH,
-        classes: NDArray[Any] | None = None,
-    ) -> Recording:  # fmt: skip
-        return Recording(samples, classes=self.classes if classes is None else classes, sigma=sigma, width=width)
+    def record(self, samples: NDArray[np.float64], **known: Any) -> Recording:
+        """A recording of samples, and what is known about them."""
+        known = {"classes": self.classes, "sigma": SIGMA, "width": WIDTH, **known}
+        return Recording(samples, **known)
+
+    def start(self, source: Scenario | Recording, checkpoint: Path | None = None, **fields: Any) -> Run:
+        """A run of the method before its first step."""
+        spec = RunSpec(**{"method": self.method, "source": source, "graph": self.graph} | fields)
+        return Run([spec], checkpoint=checkpoint)
 
     def run(
         self, samples: NDArray[np.float64], *, graph: Graph | None = None, precision: str = "mixed",
@@ -90,7 +99,7 @@ class Case:
         """The array form: estimates (steps, agents)."""
         recording = self.record(samples, **known)
         recording.loss = loss
-        run = _run(self.method, recording, self.graph if graph is None else graph, len(samples), precision=precision)
+        run = self.start(recording, graph=self.graph if graph is None else graph, precision=precision)
         estimates = np.empty(samples.shape)
         for t in range(1, len(samples) + 1):
             run.step(t)
@@ -98,32 +107,15 @@ class Case:
         return estimates
 
 
-def _run(method: Method, source: Scenario | Recording, graph: Graph, n_steps: int, *, seed: int = 0,
-         precision: str = "mixed", checkpoint: Path | None = None, block: int = BLOCK) -> Run:  # fmt: skip
-    spec = RunSpec(method=method, source=source, graph=graph, steps=n_steps, seed=seed, precision=precision)
-    run = Run([spec], checkpoint=checkpoint)
-    if block != BLOCK:
-        run.sampler = Sampler(run.stream, run.world, run.recorder.steps, block)
-    return run
-
-
-def _same(
-    got: NDArray[Any],
-    wanted: NDArray[Any],
-    what: str,
-    tolerance: float = 0.0,
-    *,
-    names: tuple[str, str] = ("got", "wanted"),
-) -> None:  # fmt: skip
-    """`names`: what the two arrays are, for the message."""
+def _same(got: NDArray[Any], wanted: NDArray[Any], what: str, tolerance: float = 0.0) -> None:
     assert got.shape == wanted.shape, f"{what}: shapes {got.shape} and {wanted.shape}"
     off = ~((got == wanted) | (np.isnan(got) & np.isnan(wanted)) | (np.abs(got - wanted) <= tolerance))
     if off.any():
         where = tuple(int(k) for k in np.argwhere(off)[0])
         place = f"step {where[0] + 1}, agent {where[1]}" if len(where) == 2 else f"place {where[0]}"
         raise AssertionError(
-            f"{what}, {place}: {names[0]} {got[where]}, {names[1]} {wanted[where]} ({int(off.sum())} differences, "
-            f"tolerance {tolerance:g})"
+            f"{what}, {place}: got {got[where]}, wanted {wanted[where]} ({int(off.sum())} differences, tolerance "
+            f"{tolerance:g})"
         )
 
 
@@ -131,23 +123,17 @@ def agent_form_equals_array_form(case: Case) -> None:
     """One object per agent that only sends messages gives the same bits as the array, also where messages are bytes."""
     if type(case.method).agent is Method.agent:
         return
-    unequal = np.linspace(0.3, 0.7, N)
-    worlds = [("plain", case.samples, SIGMA, 0.0), ("gaps", case.gappy(), SIGMA, 0.0),
-              ("unequal sigma", case.samples, unequal, 0.0),
-              ("unequal noise", case.uneven(), SIGMA, 0.0)]  # fmt: skip
+    worlds = [(name, *world, 0.0) for name, world in case.worlds().items()]
     if case.method.tolerates_loss:
         worlds.append(("lost messages", case.gappy(), SIGMA, 0.3))
     for name, samples, sigma, loss in worlds:
         origin = Recording(samples).origin
-        alone = lockstep(
-            case.method, samples - origin, case.graph, sigma=sigma, width=WIDTH, classes=case.classes, loss=loss
-        )
-        forms = "the array form gives", "the agent form"
-        _same(case.run(samples, sigma=sigma, loss=loss), alone + origin, f"with {name}", names=forms)
+        known = {"sigma": sigma, "width": WIDTH, "classes": case.classes}
+        alone = lockstep(case.method, samples - origin, case.graph, loss=loss, **known)
+        _same(case.run(samples, sigma=sigma, loss=loss), alone + origin, f"array form against agent form, with {name}")
         if loss == 0.0 and (case.method.message_adapter or "").endswith(":AnyAdapter"):
-            known = {"sigma": sigma, "width": WIDTH, "classes": case.classes}
             bytewise = lockstep_over(MemoryNetwork(seed=1), case.method, samples - origin, case.graph, **known)
-            _same(bytewise, alone, f"with {name}, messages as bytes", names=("over bytes", "as objects"))
+            _same(bytewise, alone, f"messages as bytes against objects, with {name}")
 
 
 def messages_go_to_neighbors(case: Case) -> None:
@@ -185,9 +171,7 @@ def matches_the_reference(case: Case) -> None:
     """The independent reading of the paper agrees, up to the rounding of what neighbors hear."""
     if case.reference is None:
         return
-    unequal = np.linspace(0.3, 0.7, N)
-    worlds = ((case.samples, SIGMA), (case.gappy(), SIGMA), (case.samples, unequal), (case.uneven(), SIGMA))
-    for samples, sigma in worlds:
+    for samples, sigma in case.worlds().values():
         wanted = case.reference(samples, case.graph, case.classes, sigma)
         _same(case.run(samples, sigma=sigma), wanted, "reference, mixed precision", HEARD * np.nanmax(np.abs(samples)))
         _same(case.run(samples, sigma=sigma, precision="double"), wanted, "reference, double precision", 1e-11)
@@ -211,7 +195,8 @@ def threads_and_blocks_do_not_matter(case: Case) -> None:
     graph = random_regular_graph(200, 6, rng=1)
     ends = []
     for block in (BLOCK, 64, 128, 7 * 200):  # many steps at a time; agents in parts of 64, of 128; seven steps
-        run = _run(case.method, many, graph, 20, seed=3, block=block)
+        run = case.start(many, graph=graph, steps=20, seed=3)
+        run.sampler = Sampler(run.stream, run.world, run.recorder.steps, block)
         run.go(None, threading.Event())
         ends.append(run.states[0].estimate)
     for end in ends[1:]:
@@ -226,12 +211,12 @@ def resume_is_invisible(case: Case) -> None:
         recording = case.record(samples)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run.npz"
-            whole = _run(method, recording, case.graph, STEPS).go(None, threading.Event())[0]
-            broken = _run(method, recording, case.graph, STEPS, checkpoint=path)
+            whole = case.start(recording, method=method).go(None, threading.Event())[0]
+            broken = case.start(recording, path, method=method)
             for t in range(1, 24):
                 broken.step(t)
             broken.save()
-            resumed = _run(method, recording, case.graph, STEPS, checkpoint=path)
+            resumed = case.start(recording, path, method=method)
             assert resumed.world.t == 23, f"resumed at step {resumed.world.t} instead of 23"
             trace = resumed.go(None, threading.Event())[0]
         for name in ("wrong_edges", "lost_edges", "isolated"):
@@ -264,7 +249,7 @@ def shift_and_scale_pass_through(case: Case) -> None:
 def pruning_is_monotone_and_symmetric(case: Case) -> None:
     """Links are given up by both ends and, if irrevocable, for good."""
     for samples in (case.samples, case.gappy()):
-        run = _run(case.method, case.record(samples), case.graph, STEPS)
+        run = case.start(case.record(samples))
         trace = run.go(None, threading.Event())[0]
         adjacency = trace.final.graph.adjacency()
         assert (adjacency == adjacency.T).all() and not adjacency.diagonal().any(), "the final graph is not simple"
@@ -390,6 +375,4 @@ def check_method(method: Method, reference: Reference | None = None) -> None:
 
 def _lacks_parent(thing: Any) -> bool:
     """Whether it is an agent or a state whose class does not call the constructor of its parent."""
-    return (isinstance(thing, Agent) and not hasattr(thing, "place")) or (
-        isinstance(thing, State) and "world" not in vars(thing)
-    )
+    return isinstance(thing, Agent | State) and not {"place", "world"} & vars(thing).keys()
