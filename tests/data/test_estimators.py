@@ -80,13 +80,6 @@ def test_moments_of_folds_merge_to_those_of_all_samples(forward: bool) -> None:
         assert (folds.n[:5] <= 1).all()
 
 
-def test_folds_depend_on_the_seed_only() -> None:
-    table = drawn(np.random.default_rng(0), np.zeros(20), 30)
-    one, same, other = (moments_of(table, seed=seed).folds for seed in (1, 1, 2))
-    assert all(np.array_equal(a, b) for a, b in zip(one, same, strict=True))
-    assert not np.array_equal(one.mean, other.mean)
-
-
 def test_moderated_variances_find_the_prior_that_made_them() -> None:
     """Own variances are d s / chi^2_d with d = 8 and s = 4: what 4000 agents with 5 degrees of freedom know well."""
     rng = np.random.default_rng(1)

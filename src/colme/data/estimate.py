@@ -3,7 +3,8 @@
     read     the table, wherever it is, as moments by agent              read/table.py, engines.py, summaries.py
     measure  counts, means and squares by fold; the noise of a sample    moments.py, fit/noise.py
     choose   the estimator with the smallest cross-validated error       fit/cross_validation.py
-    fit      estimates                                           fit/estimators.py, mixture_estimator.py, conjugate.py
+    fit      estimates                                                   fit/estimators.py, mixture_estimator.py,
+                                                                         conjugate.py
     groups   whether there is evidence of groups                         fit/groups.py
     widen    intervals, by what held-out samples show                    fit/cross_validation.py, posterior.py
     report   flags, the summary, the result                              fit/diagnosis.py, report/result.py

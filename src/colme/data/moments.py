@@ -131,18 +131,17 @@ def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -
         sums = RunningMoments(seed)
         sums.add(np.repeat(np.arange(len(n)), n), table.value, table.weight, len(n))
         made = sums.moments(table.labels, table.names)
-        return made._replace(label=table.label, covariates=table.covariates, notes=table.notes, parts=table.parts,
-                             group_names=table.group_names)  # fmt: skip
-    unit = unit_of(_largest(table.value))
-    value = table.value if unit == 1.0 else np.asarray(table.value / unit)
-    folds = FoldMoments(np.zeros((len(n), N_FOLDS), np.int64), *np.zeros((5, len(n), N_FOLDS)))
-    low, high, successive = np.full(len(n), np.inf), np.full(len(n), -np.inf), np.zeros(len(n))
-    rate = 0.0 if half_life is None else 1.0 / half_life
-    _fill_periods(table.start, value, table.time, table.weight, rate, *folds, low, high, successive)
-    return AgentMoments(
-        table.labels, folds, low, high, successive, resolution_of(value[:_SOME]), unit, table.label, table.covariates,
-        table.notes, table.names, table.parts, group_names=table.group_names,
-    )  # fmt: skip
+    else:
+        unit = unit_of(_largest(table.value))
+        value = table.value if unit == 1.0 else table.value / unit
+        folds = FoldMoments(np.zeros((len(n), N_FOLDS), np.int64), *np.zeros((5, len(n), N_FOLDS)))
+        low, high, successive = np.full(len(n), np.inf), np.full(len(n), -np.inf), np.zeros(len(n))
+        rate = 0.0 if half_life is None else 1.0 / half_life
+        _fill_periods(table.start, value, table.time, table.weight, rate, *folds, low, high, successive)
+        resolution = resolution_of(value[:_SOME])
+        made = AgentMoments(table.labels, folds, low, high, successive, resolution, unit, None, None, (), table.names)
+    return made._replace(label=table.label, covariates=table.covariates, notes=table.notes, parts=table.parts,
+                         group_names=table.group_names)  # fmt: skip
 
 
 @kernel
@@ -206,7 +205,7 @@ class RunningMoments:
             self._sums[:, [_LOW, _HIGH, *range(_FOLDS + 2, _WIDTH, 4)]] *= share
             self._sums[:, _FOLDS + 3 :: 4] *= share * share
             self._some = [part * share for part in self._some]
-        return value if self._unit in (0.0, 1.0) else np.asarray(value / self._unit)
+        return value if self._unit in (0.0, 1.0) else value / self._unit
 
     def count(self, n_agents: int) -> Integers:
         """The number of samples of each agent."""

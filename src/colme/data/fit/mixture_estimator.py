@@ -33,8 +33,8 @@ _RARE = 0.02
 """If a larger share of agents is isolated (and more than one), they are a part of the population."""
 _Z = 1.96
 """Standard errors of the difference of two means of equal noise up to which their agents are pooled."""
-_DELTA = 0.1
-"""The probability with which a confidence interval of CL-colME fails."""
+_GAMMA = level_gamma("agent", 0.1, n_agents=1, n_edges=0)
+"""The level of confidence intervals, which fail with probability .1, as in CL-colME's experiment."""
 
 
 class MixtureEstimator(Estimator, frozen=True, kw_only=True):
@@ -162,9 +162,8 @@ class ConsensusLimit(Estimator, frozen=True, kw_only=True):
 
     def fit(self, agents: AgentStatistics) -> PooledFit:
         offset = agents.offset
-        gamma = level_gamma("agent", _DELTA, n_agents=len(agents.mean), n_edges=0)
         counts, which = np.unique(agents.worth, return_inverse=True)
-        unit = np.array([laplace_radius(n, 1.0, gamma) for n in counts.tolist()])
+        unit = np.array([laplace_radius(n, 1.0, _GAMMA) for n in counts.tolist()])
         radius = np.sqrt(agents.noise * agents.worth) * unit[which]
         group = components(agents.mean - offset, radius)
         weight = 1.0 / agents.noise
