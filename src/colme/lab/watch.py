@@ -35,7 +35,7 @@ class WatchSession:
         self._feed: SimulationFeed | None = run.feed(n_frames)
         self._thread = threading.Thread(target=self._work, name="colme watch", daemon=True)
 
-    def start(self) -> Self:
+    def __enter__(self) -> Self:
         assert self._feed is not None
         self._show(self.run, self._feed)
         if self.run.about:
@@ -43,19 +43,13 @@ class WatchSession:
         self._thread.start()
         return self
 
-    def stop(self) -> None:
+    def __exit__(self, *error: object) -> None:
         """End the run. A step that takes long is not waited for."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
         if self._thread.is_alive():
             self._thread.join(STOP_SECONDS)
-
-    def __enter__(self) -> Self:
-        return self.start()
-
-    def __exit__(self, *error: object) -> None:
-        self.stop()
 
     def control(self, command: dict[str, Any]) -> dict[str, Any]:
         """Obey a command of a viewer, or raise a `ColmeError`."""
