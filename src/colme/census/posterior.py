@@ -405,8 +405,9 @@ def find_posteriors(mean, noise, prior, value, out, below):
             relative, limit = variance_at(prior.function[row], location, spread), prior.limit[row]
             for lane in range(size):
                 # the mean in the component is x + moved
+                within = s2[lane] + excess_noise(relative, s2[lane])
                 p[lane], own, variance[lane], moved[lane] = in_component(
-                    x[lane], s2[lane], weight, location, spread, relative, limit
+                    x[lane], within, weight, location, spread, limit
                 )
                 total[lane] += p[lane]
                 shift[lane] += p[lane] * moved[lane]
@@ -438,10 +439,10 @@ def find_posteriors(mean, noise, prior, value, out, below):
 
 
 @equation
-def in_component(x: Any, s2: Any, weight: Any, location: Any, spread: Any, relative: Any, limit: Any) -> Any:
-    """For one component: its probability given the mean x of sampling variance s2, up to a factor that all components
-    share; the weight of x in the posterior mean; the posterior variance; and the posterior mean minus x."""
-    noise = s2 + excess_noise(relative, s2)
+def in_component(x: Any, noise: Any, weight: Any, location: Any, spread: Any, limit: Any) -> Any:
+    """For one component: its probability given the mean x, which has this sampling variance there, up to a factor that
+    all components share; the weight of x in the posterior mean; the posterior variance; and the posterior mean minus
+    x."""
     everything = noise + spread
     everything = select(everything < TINY, TINY, everything)
     precision, away = 1.0 / everything, x - location

@@ -74,10 +74,11 @@ def _components(x: Any, s2: Any, prior: MixturePrior, row: int) -> tuple[NDArray
     p[k], middle[k], variance[k], kept[k] = prior.outlier_density[row] * math.sqrt(2.0 * math.pi), x, s2, 1.0
     for i in range(k):
         location, spread = prior.location[row, i], prior.variance[row, i]
+        relative, slope = variance_at(prior.function[row], location, spread)
+        noise = s2 + (np.maximum(relative, slope * s2) - 1.0) * s2
         p[i], kept[i], variance[i], moved = in_component(
-            x, s2, prior.weight[row, i], location, spread, variance_at(prior.function[row], location, spread),
-            prior.limit[row],
-        )  # fmt: skip
+            x, noise, prior.weight[row, i], location, spread, prior.limit[row]
+        )
         middle[i] = x + moved
     total = p.sum(axis=0)
     p[k, total <= 0.0] = total[total <= 0.0] = 1.0

@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from colme._core.jit import equation, select
+from colme._core.jit import equation
 
 CONSTANT = np.array([0.0, 1.0, 1.0, 0.0, 0.0])
 """No function. Others have a center, a scale and three coefficients; with u = (m - center) / scale, the variance of
@@ -64,8 +64,7 @@ def variance_at(function: Any, mean: Any, spread: Any) -> Any:
 def excess_noise(relative: Any, noise: Any) -> Any:
     """What is to be added to `noise`, the average sampling variance of a mean, where samples have this relative
     variance (and its squared slope)."""
-    skewed = relative[1] * noise
-    return (select(skewed > relative[0], skewed, relative[0]) - 1.0) * noise
+    return (max(relative[0], relative[1] * noise) - 1.0) * noise
 
 
 def binomial_function(average: Any) -> NDArray[np.float64]:
