@@ -13,7 +13,7 @@ import pytest
 import colme
 from colme.node.config import firewall
 from colme.node.config.plan import Host, plan
-from tests.support.node_hub import Hub, lacking
+from tests.support.node_fleet import Hub, lacking
 from tests.support.paths import ROOT
 
 METHOD = colme.CLColME(sigma=1.0)

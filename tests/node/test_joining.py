@@ -8,22 +8,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 import colme
 from colme.node.assemble import introductions_of
 from colme.node.config.node_toml import NodeConfig
-from colme.node.config.plan import to_toml
 from colme.node.config.tables import Join
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.io.status import status_of
 from colme.node.net.admission import Admission
 from colme.node.net.zenoh_transport import ZenohTransport
-from colme.node.security.keys import make_certificate
 from tests.node.test_security import Intruder, with_certificate
-from tests.support.node_fleet import NAMES, TICK, Opened, Swarm, config, every, free_port, heard, tls, until
+from tests.support.node_fleet import NAMES, TICK, Opened, config, free_port, heard, tls, until
 
 
 def joining(name: str, keys: Path | None, port: int, seed: tuple[str, int] | None = None, **more: Any) -> NodeConfig:
@@ -133,45 +130,3 @@ def test_newcomers_are_admitted_together_and_not_too_many(keys: Path) -> None:
     assert not admission.due(10.0 + 1.9 * lease) and admission.due(10.0 + 2.1 * lease)
     members = Admission(config("ann", keys=keys, members=("bob",)))
     assert members.visitors(["bob", "cid"]) == {"bob"} and not members.due(1e9) and not members.may_dial("cid")
-
-
-@pytest.mark.network
-def test_newcomers_with_a_seed_join_a_planned_fleet(tmp_path: Path) -> None:
-    """Six processes of a plan, two classes; then three newcomers that know one address. All have twins for neighbors in
-    the end, and estimates nearer to the truth than their own means."""
-    rate, n_steps, came = 20.0, 600, 100
-    options = {"method": colme.CLColME(sigma=1.0), "degree": 3, "tick_rate": rate, "admit": "certified"}
-    with Swarm(tmp_path, 6, preset="local", **options) as swarm:
-        first = swarm.hosts[0]
-        for name in ("new-0", "new-1", "new-2"):
-            make_certificate(swarm.folder / "authority", name, ["127.0.0.1"], folder=swarm.folder / name)
-            join = {"seed": first.name, "endpoint": f"tls/127.0.0.1:{first.port}", "degree": 3, "admit": "certified"}
-            table = {
-                "name": name, "preset": "local", "tick_rate": rate, "n_agents": 9,
-                "listen": [f"tls/127.0.0.1:{free_port()}"], "method": {"method": "cl-colme", "sigma": 1.0},
-                "tls": {"ca": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"}, "join": join,
-            }  # fmt: skip
-            swarm.config(name).write_bytes(to_toml(table))
-        swarm.start_all(fresh=3)
-        swarm.names += ["new-0", "new-1", "new-2"]
-        names, rng = swarm.names, np.random.default_rng(5)
-        truth = np.array([3.0 * (int(name[-1]) % 2) for name in names])
-        for step in every(1 / rate, n_steps):
-            if step == came:
-                for name in names[6:]:
-                    swarm.start(name)
-            for a, name in enumerate(names):
-                if name in swarm.processes:
-                    swarm.feed(name, float(truth[a] + rng.standard_normal()))
-        statuses = {name: swarm.status(name) for name in names}
-        reports = swarm.stop()
-    for name, status in statuses.items():
-        others = [row["name"] for row in status["neighbor_rows"] if row["fresh"]]
-        assert len(others) >= 3, (name, others)
-        assert all((int(name[-1]) - int(other[-1])) % 2 == 0 for other in others), (name, others)
-    errors = [
-        np.sqrt(np.mean((np.array([reports[name][what] for name in names]) - truth) ** 2))
-        for what in ("estimate", "mean")
-    ]
-    print(f"rms error: {errors[0]:.4f} with neighbors, {errors[1]:.4f} alone")
-    assert errors[0] < errors[1]
