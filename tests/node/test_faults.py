@@ -91,19 +91,15 @@ class Troubled(Fleet):
 METHODS = [colme.CLColME(), colme.CLColME(consensus="flow"), colme.CColME()]
 
 
+@pytest.mark.parametrize("n", [4, pytest.param(40, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("method", METHODS, ids=repr)
-@settings(max_examples=4, deadline=None, derandomize=True)
-@given(schedule=schedules(TROUBLE, N))
-def test_a_few_schedules(method: Any, schedule: dict[str, Any]) -> None:
-    run_schedule(method, schedule)
+def test_schedules_of_trouble(method: Any, n: int) -> None:
+    @settings(max_examples=n, deadline=None, derandomize=True)
+    @given(schedule=schedules(TROUBLE, N))
+    def survived(schedule: dict[str, Any]) -> None:
+        run_schedule(method, schedule)
 
-
-@pytest.mark.slow
-@pytest.mark.parametrize("method", METHODS, ids=repr)
-@settings(max_examples=40, deadline=None, derandomize=True)
-@given(schedule=schedules(TROUBLE, N))
-def test_many_schedules(method: Any, schedule: dict[str, Any]) -> None:
-    run_schedule(method, schedule)
+    survived()
 
 
 def run_schedule(method: Any, schedule: dict[str, Any]) -> None:

@@ -25,7 +25,7 @@ from colme.node.guard import (
     SumsRound,
 )
 from colme.node.io.status import metrics, report_of, status_of
-from colme.node.messages.wire import CUT, Control, GuardedBody, pack, pack_control, unpack
+from colme.node.messages import wire
 from colme.node.net.memory import MemoryNetwork
 from colme.testing._promises import SIGMA
 from tests.support.node_liars import FORGED, METHODS, Liars, Lie, harm
@@ -197,8 +197,8 @@ def test_agents_with_a_guard_and_without_understand_each_other() -> None:
         for name, other, guard in (("a", "b", True), ("b", "a", False), ("b", "a", True))
     )
     for t in range(9):
-        said = [pack(core.record()) for core in (with_guard, without)]
-        assert isinstance(unpack(said[0]).body, GuardedBody) and len(said[0]) == len(said[1]) + 120
+        said = [wire.pack(core.record()) for core in (with_guard, without)]
+        assert isinstance(wire.unpack(said[0]).body, wire.GuardedBody) and len(said[0]) == len(said[1]) + 120
         with_guard.tick(t * PERIOD, float(t % 3), {"b": said[1]})
         without.tick(t * PERIOD, float(t % 2), {"a": said[0]})
         third.tick(t * PERIOD, float(t % 2), {"a": said[0]})
@@ -206,7 +206,7 @@ def test_agents_with_a_guard_and_without_understand_each_other() -> None:
         assert with_guard.inner.estimate != with_guard.mean or t == 0
     assert not with_guard.refused + without.refused + third.refused
     body = with_guard.record().body
-    assert isinstance(body, GuardedBody) and body.degree == 0 and body.vote == with_guard.agent.judgment.number
+    assert isinstance(body, wire.GuardedBody) and body.degree == 0 and body.vote == with_guard.agent.judgment.number
 
 
 def test_status_shows_the_trust() -> None:
@@ -224,11 +224,11 @@ def test_agents_of_cut_edges_go_on_voting_while_they_are_heard() -> None:
     for t in range(3):
         record, _ = other.tick(t * PERIOD, 0.0, {})
         core.tick(t * PERIOD, 0.0, {"b": record})
-    cut = [("b", pack_control(Control(CUT, 1, 3)))]
+    cut = [("b", wire.pack_control(wire.Control(wire.CUT, 1, 3)))]
     core.tick(0.2, 0.0, {}, cut)
     assert core.neighbors == ["c"] and core.voters == ["b"] and core.urgent
     body = core.record().body
-    assert isinstance(body, GuardedBody) and body.degree == 2 and core.record().degree == 1
+    assert isinstance(body, wire.GuardedBody) and body.degree == 2 and core.record().degree == 1
     record, _ = other.tick(0.3, 0.0, {})
     core.tick(2.0, 0.0, {"b": record})
     assert core.fresh(2.0) == [] and core.gone(10.0) == [] and core.refused == {}
@@ -241,7 +241,7 @@ def test_agents_of_cut_edges_go_on_voting_while_they_are_heard() -> None:
 
 def test_a_new_neighbor_takes_the_place_of_a_voter() -> None:
     core = Core(colme.CLColME(guard=True), "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA)
-    core.tick(0.0, 0.0, {}, [("b", pack_control(Control(CUT, 1, 3)))])
+    core.tick(0.0, 0.0, {}, [("b", wire.pack_control(wire.Control(wire.CUT, 1, 3)))])
     assert core.voters == ["b"]
     assert core.add_neighbor("d") and not core.add_neighbor("b")
     core.tick(0.1, 0.0, {})

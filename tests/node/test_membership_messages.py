@@ -11,18 +11,9 @@ import pytest
 import colme
 from colme.node.core import Core
 from colme.node.membership import LATER, ROOM, Introductions
-from colme.node.messages import wire
-from colme.node.messages.membership import (
-    ACCEPT,
-    FIND_PEERS,
-    INVITE,
-    LEAVE,
-    PEERS,
-    REJECT,
-    pack_membership,
-    unpack_membership,
-)
+from colme.node.messages import membership, wire
 from colme.node.messages.membership import MembershipMessage as Message
+from colme.node.messages.membership import pack_membership, unpack_membership
 from tests.support.nodes import PERIOD
 
 SIGMA = 1.0
@@ -48,12 +39,12 @@ def test_who_is_asked_says_yes_once_it_is_saved_and_again_if_asked_again() -> No
     core, meet = alone()
     me = (("c", "tcp/127.0.0.1:7"),)
     for token in (5, 5, 6):
-        messages = turn(core, meet, 0.1, ("c", Message(INVITE, token, WIDE, me)))
-        (answer,) = [message for name, message in messages if name == "c" and message.kind != FIND_PEERS]
-        assert (answer.kind, answer.token) == (ACCEPT, token) and len(answer.intervals) == 1
+        messages = turn(core, meet, 0.1, ("c", Message(membership.INVITE, token, WIDE, me)))
+        (answer,) = [message for name, message in messages if name == "c" and message.kind != membership.FIND_PEERS]
+        assert (answer.kind, answer.token) == (membership.ACCEPT, token) and len(answer.intervals) == 1
         assert core.neighbors == ["b", "c"] and meet.introduced == dict(me)  # it may be dialed, too
     assert meet.to_add == [*me] and not meet.urgent
-    meet.receive(core, 0.2, [("d", pack_membership(Message(INVITE, 1, WIDE, (("d", None),))))])
+    meet.receive(core, 0.2, [("d", pack_membership(Message(membership.INVITE, 1, WIDE, (("d", None),))))])
     assert meet.urgent, "it would say yes before it is saved"
 
 
@@ -73,20 +64,20 @@ def test_who_is_no_neighbor_is_told_no(why: str) -> None:
         core.remove_neighbor("c")
     name, said = ("b", "b") if why == "cut" else ("x", "y" if why == "another's name" else "x")
     before = core.neighbors
-    answers = dict(turn(core, meet, 0.1, (name, Message(INVITE, 5, intervals, ((said, None),)))))
+    answers = dict(turn(core, meet, 0.1, (name, Message(membership.INVITE, 5, intervals, ((said, None),)))))
     assert core.neighbors == before
     if why == "another's name":
         assert core.refused == {"sense": 1} and name not in answers
     else:
-        assert answers[name].kind == REJECT
+        assert answers[name].kind == membership.REJECT
 
 
 def test_answers_that_nobody_asked_for_are_refused() -> None:
     core, meet = alone()
     for message in (
-        Message(PEERS, 0, (), (("x", "tcp/127.0.0.1:1"),)),
-        Message(ACCEPT, 1, WIDE),
-        Message(REJECT, 2, WIDE),
+        Message(membership.PEERS, 0, (), (("x", "tcp/127.0.0.1:1"),)),
+        Message(membership.ACCEPT, 1, WIDE),
+        Message(membership.REJECT, 2, WIDE),
     ):
         turn(core, meet, 0.1, ("x", message), ("b", message))
     assert core.neighbors == ["b"] and meet.address_book.endpoints == {} and core.refused == {"old": 6}
@@ -98,13 +89,13 @@ def test_a_liar_costs_bounded_work_and_memory() -> None:
     rng, messages, called = random.Random(3), 0, Counter[str]()
     asked: list[tuple[str, Message]] = []
     for k in range(1500):
-        lies = [("b", Message(FIND_PEERS, k, (), (("b", "tcp/127.0.0.1:2"),)))]
+        lies = [("b", Message(membership.FIND_PEERS, k, (), (("b", "tcp/127.0.0.1:2"),)))]
         for name, question in asked:
             names = tuple((f"x{rng.getrandbits(40)}", "tcp/127.0.0.1:1") for _ in range(8))
-            if name == "b" and question.kind in (FIND_PEERS, INVITE):
-                kind = PEERS if question.kind == FIND_PEERS else ACCEPT
+            if name == "b" and question.kind in (membership.FIND_PEERS, membership.INVITE):
+                kind = membership.PEERS if question.kind == membership.FIND_PEERS else membership.ACCEPT
                 lies.append(("b", Message(kind, question.token, WIDE, names, 8)))
-        lies.append((f"y{k}", Message(INVITE, 1, ((50.0, 0.1),), ((f"y{k}", "tcp/127.0.0.1:1"),))))
+        lies.append((f"y{k}", Message(membership.INVITE, 1, ((50.0, 0.1),), ((f"y{k}", "tcp/127.0.0.1:1"),))))
         asked = turn(core, meet, k * PERIOD, *lies)
         messages += len(asked)
         called.update(name for name, _ in meet.to_add)
@@ -118,19 +109,19 @@ def test_a_liar_costs_bounded_work_and_memory() -> None:
 def test_names_where_nobody_may_be_dialed_are_not_written_down() -> None:
     core, meet = alone(admits=lambda name, place: place != "tcp/192.0.2.1:7")
     messages = [each for k in range(8) for each in turn(core, meet, 0.01 * k)]
-    question = next(message for name, message in messages if name == "b" and message.kind == FIND_PEERS)
+    question = next(message for name, message in messages if name == "b" and message.kind == membership.FIND_PEERS)
     told = (("x", "tcp/192.0.2.1:7"), ("a", "tcp/127.0.0.1:1"), ("y", None), ("z", "tcp/127.0.0.1:4"))
-    turn(core, meet, 0.2, ("b", Message(PEERS, question.token, (), told)))
+    turn(core, meet, 0.2, ("b", Message(membership.PEERS, question.token, (), told)))
     assert meet.address_book.endpoints == {"z": "tcp/127.0.0.1:4"}
-    turn(core, meet, 0.3, ("z", Message(FIND_PEERS, 1, (), (("z", "tcp/127.0.0.1:5"),))))
+    turn(core, meet, 0.3, ("z", Message(membership.FIND_PEERS, 1, (), (("z", "tcp/127.0.0.1:5"),))))
     assert meet.address_book.endpoints == {"z": "tcp/127.0.0.1:5"}, "it has moved"
 
 
 def test_goodbyes_of_strangers_are_nothing() -> None:
     core, meet = alone()
-    turn(core, meet, 0.1, ("x", Message(LEAVE)))
+    turn(core, meet, 0.1, ("x", Message(membership.LEAVE)))
     assert meet.left == {} and core.neighbors == ["b"]
-    assert [(name, unpack_membership(raw).kind) for name, raw in meet.leave_messages(core)] == [("b", LEAVE)]
+    assert [(name, unpack_membership(raw).kind) for name, raw in meet.leave_messages(core)] == [("b", membership.LEAVE)]
 
 
 def test_fuzzed_letters_do_not_raise() -> None:
@@ -138,7 +129,7 @@ def test_fuzzed_letters_do_not_raise() -> None:
     core, meet = alone(known={"b": "tcp/127.0.0.1:2"})
     whole = [
         pack_membership(Message(kind, 1, WIDE, (("b", "tcp/127.0.0.1:2"), ("c", None)), 1))
-        for kind in range(FIND_PEERS, LEAVE + 1)
+        for kind in range(membership.FIND_PEERS, membership.LEAVE + 1)
     ]
     for k in range(5000):
         raw = bytearray(rng.choice(whole))

@@ -20,9 +20,10 @@ from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.gateway import Gateway
 from colme.node.membership import Introductions
-from colme.node.messages.wire import HistogramBody, Record, pack, unpack
+from colme.node.messages.wire import Control, HistogramBody, Record, pack, pack_control, unpack
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore
+from colme.testing._promises import SIGMA
 
 PERIOD = 0.05
 
@@ -173,6 +174,21 @@ class Fleet:
         """Edges that only one end has cut, or that one end has not heard about."""
         unknown = sum(not cut_edge.known for core in self.cores for cut_edge in core.cuts.edges.values())
         return unknown + self.half_edges
+
+
+def lone_core(method: Method, name: str = "a", neighbors: Iterable[str] = ("b",), **known: Any) -> Core:
+    """An agent without a fleet."""
+    return Core(method, name, neighbors, **{"n_agents": 9, "degree": 3, "sigma": SIGMA} | known)
+
+
+def lone_device(core: Core, store: Any = None, **options: Any) -> Device:
+    """The device of an agent whose neighbors are not there."""
+    return Device(core, MemoryNetwork().join(core.name, core.neighbors), store, **options)
+
+
+def notice(kind: int, epoch: int = 1) -> bytes:
+    """A control message of the first life of an agent, such as that of a cut."""
+    return pack_control(Control(kind, 1, epoch))
 
 
 class Meeting(Fleet):
