@@ -94,26 +94,18 @@ def test_systemd_understands_the_drop_in(others: bool, tmp_path: Path) -> None:
 
 
 KNOCK = """
-import socket, sys
-host, n = sys.argv[1], int(sys.argv[2])
+import contextlib, socket, sys
 links = []
-for _ in range(n):
-    link = socket.socket()
-    link.settimeout(2)
-    try:
-        link.connect((host, 7447))
-        links.append(link)
-    except OSError:
-        break
+with contextlib.suppress(OSError):
+    for _ in range(int(sys.argv[2])):
+        links.append(socket.create_connection((sys.argv[1], 7447), timeout=2))
 print(len(links))
 """
 SERVE = """
-import socket
-server = socket.create_server(("", 7447))
+import socket, time
+server = socket.create_server(("", 7447), backlog=200)
 print("listening", flush=True)
-links = []
-while True:
-    links.append(server.accept())
+time.sleep(600)
 """
 
 

@@ -269,13 +269,9 @@ def damages(folder: Path, n: int, *, killed: bool) -> Counter[str]:
     return found
 
 
+@pytest.mark.parametrize("n", [24, pytest.param(1500, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("killed", [False, True])
-def test_damage_is_noticed(quick_folder: Path, killed: bool) -> None:
-    found = damages(quick_folder, 24, killed=killed)
+def test_damage_is_noticed(quick_folder: Path, killed: bool, n: int) -> None:
+    found = damages(quick_folder, n, killed=killed)
+    print(found)
     assert found["same"] and found["set aside"] and bool(found["torn"]) == killed
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("killed", [False, True])
-def test_1500_damages_are_noticed(quick_folder: Path, killed: bool) -> None:
-    print(damages(quick_folder, 1500, killed=killed))

@@ -140,7 +140,7 @@ def usage(process: int) -> Usage:
     return Usage(cpu, resident, len(os.listdir(f"/proc/{process}/fd")), int(fields[17]))
 
 
-def status_of(config: Path) -> dict[str, Any]:
+def asked_of(config: Path) -> dict[str, Any]:
     """What the agent of this node.toml says about itself; nothing was heard if it does not answer yet."""
     with contextlib.suppress(NodeError):
         return ask(NodeConfig.read(config).socket)
@@ -179,7 +179,7 @@ class Swarm:
         until(lambda: all(self.status(name)["fresh"] == fresh for name in self.names))
 
     def status(self, name: str) -> dict[str, Any]:
-        return status_of(self.config(name))
+        return asked_of(self.config(name))
 
     def command(self, name: str) -> list[str]:
         return [sys.executable, "-m", "colme", "node", "run", "--config", str(self.config(name))]
