@@ -23,7 +23,7 @@ from colme.node.messages.wire import ConsensusBody, FlowBody, Record, pack
 from colme.node.net.memory import MemoryNetwork, lockstep_over
 from colme.testing._promises import SIGMA, WIDTH, Case
 from tests.support.node_liars import two_classes
-from tests.support.nodes import PERIOD, Fleet
+from tests.support.nodes import PERIOD, Fleet, lone_core, notice
 
 FLOW = colme.CLColME(consensus="flow")
 ALL = ("mean", "deviation", "kurtosis")
@@ -44,7 +44,7 @@ DEVICES = [
 
 
 def alone(method: Any = FLOW, neighbors: tuple[str, ...] = ("b",), **known: Any) -> Core:
-    return Core(method, "a", neighbors, **{"n_agents": 9, "sigma": SIGMA, "degree": 3} | known)
+    return lone_core(method, "a", neighbors, **known)
 
 
 def hello(epoch: int, mean: float = 0.0, *, incarnation: int = 1, radius: float = 0.5, **body: Any) -> bytes:
@@ -225,7 +225,7 @@ def test_strangers_other_methods_and_bad_samples_are_refused() -> None:
     core = alone(colme.CLColME())
     core.tick(0.0, math.inf, {"x": hello(1), "b": pack(Record(1, 1, 1, 0.0, 1, FlowBody(((0.0, 1.0),), 0.0, {})))})
     core.tick(0.0, 1e31, {"b": pack(Record(1, 2, 2, 0.0, 1, ConsensusBody(((0.0, 1.0),) * 2, 0.0, 2)))})
-    cut = wire.pack_control(wire.Control(wire.CUT, 1, 1))
+    cut = notice(wire.CUT)
     _, answers = core.tick(0.0, math.nan, {}, [("x", cut), ("b", b"?")])
     assert answers == [] and core.neighbors == ["b"] and core.agent.count == 0 and not core.marks
     assert core.refused == {"sample": 2, "sense": 2, "stranger": 1, "size": 1}
@@ -235,9 +235,9 @@ def test_nothing_that_is_heard_raises() -> None:
     """Mutilated records and control messages, among them lies that are well formed."""
     rng = random.Random(5)
     for method in (colme.CLColME(), FLOW, colme.CColME(), colme.Census(guard=False), colme.Local(), *GUARDED):
-        other = Core(method, "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)
+        other = lone_core(method, "b", ["a"])
         core = alone(method)
-        cut = wire.pack_control(wire.Control(wire.CUT_HEARD, 1, 1))
+        cut = notice(wire.CUT_HEARD)
         for k in range(600):
             raw = bytearray(other.tick(k * PERIOD, rng.gauss(0, 1), {"a": pack(core.record())})[0])
             for _ in range(rng.randrange(1, 3)):
@@ -251,7 +251,7 @@ def test_nothing_that_is_heard_raises() -> None:
 
 def test_a_census_cannot_be_stuffed() -> None:
     core = alone(colme.Census(guard=False))
-    other = Core(colme.Census(guard=False), "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)
+    other = lone_core(colme.Census(guard=False), "b", ["a"])
     for k in range(20):  # it begins after as many ticks as it has rounds
         record, _ = other.tick(k * PERIOD, 0.1, {"a": pack(core.record())})
     body: Any = wire.unpack(record).body
@@ -282,7 +282,7 @@ def test_a_cut_is_told_until_it_is_known() -> None:
             ticks.append(k)
         assert not core.urgent
     assert ticks[:5] == [0, 1, 3, 7, 15] and max(np.diff(ticks)) == LONGEST
-    heard = wire.pack_control(wire.Control(wire.CUT_HEARD, 1, 1))
+    heard = notice(wire.CUT_HEARD)
     assert core.tick(20.0, math.nan, {}, [("b", heard)])[1] == [] and core.urgent
     assert core.gone(20.0) == [] and core.gone(20.0 + core.stale_after + 0.1) == ["b"]
     assert not core.add_neighbor("b") and core.add_neighbor("c") and core.neighbors == ["c"]
@@ -292,7 +292,7 @@ def test_a_cut_is_told_until_it_is_known() -> None:
 def test_who_hears_of_a_cut_cuts_too_and_says_so_every_time(method: Any) -> None:
     core = alone(method, ("b", "c"))
     core.tick(0.0, 0.0, {})
-    cut = wire.pack_control(wire.Control(wire.CUT, 1, 1))
+    cut = notice(wire.CUT)
     for k in (1, 2):
         _, messages = core.tick(k * PERIOD, 0.0, {}, [("b", cut), ("b", cut)])
         kinds = [(name, wire.unpack_control(raw).kind) for name, raw in messages]
@@ -359,17 +359,14 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(method: Any) -> None:
     assert again.estimate == core.estimate or isinstance(method, colme.Census)
 
 
+@pytest.mark.parametrize("cut", ["intervals", "difference"])
 @pytest.mark.parametrize("consensus", ["laplacian", "flow"])
-def test_agents_that_cut_by_another_rule_are_not_believed(consensus: str) -> None:
+def test_agents_that_cut_by_another_rule_are_not_believed(consensus: str, cut: str) -> None:
     """A radius taken for a standard error would void the promise of either rule."""
-    one, other = (alone(colme.CLColME(cut=cut, consensus=consensus)) for cut in ("intervals", "difference"))
-    twins = [Core(core.method, "b", ("a",), n_agents=9, sigma=SIGMA, degree=3) for core in (one, other)]
-    for core in (one, other, *twins):
-        core.observe(0.0)
-    said = [core.tick(0.0, 0.0, {})[0] for core in twins]
-    one.tick(0.1, 0.0, {"b": said[1]})
-    other.tick(0.1, 0.0, {"b": said[0]})
-    assert one.refused == {"sense": 1} and other.refused == {"sense": 1}
-    one.tick(0.2, 0.0, {"b": said[0]})
-    other.tick(0.2, 0.0, {"b": said[1]})
-    assert one.refused == {"sense": 1} and other.refused == {"sense": 1}
+    core = alone(colme.CLColME(cut=cut, consensus=consensus))
+    core.observe(0.0)
+    for rule in ("difference", "intervals") if cut == "intervals" else ("intervals", "difference"):
+        twin = lone_core(colme.CLColME(cut=rule, consensus=consensus), "b", ("a",))
+        twin.observe(0.0)
+        core.tick(0.1, 0.0, {"b": twin.tick(0.0, 0.0, {})[0]})
+        assert core.refused == {"sense": 1} and core.fresh(0.1) == (["b"] if rule == cut else [])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import math
 import os
@@ -17,7 +16,6 @@ from typing import Any
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
 import colme
 from colme.cli.node_command import command
@@ -28,7 +26,6 @@ from colme.node.config.node_toml import NodeConfig
 from colme.node.config.plan import to_toml
 from colme.node.demo import DemoErrors, DemoView, run_demo
 from colme.node.security.keys import make_certificate
-from colme.support.tables import terminal_table
 from tests.support.node_fleet import MIB, Swarm, environment, every, free_port, until, usage
 
 
@@ -90,25 +87,14 @@ def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, tm
         "neighbors": 12, "fresh": 11, "cut": 3, "refused": {"old": 5}, "bad_lines": 2, "neighbor_rows": [row],
     }  # fmt: skip
     monkeypatch.setattr("colme.node.io.status.ask", lambda socket: status)
-    drawn = io.StringIO()
-    terminal = Console(file=drawn, width=80)
-    columns: list[str] = []
-
-    def emit(rows: list[dict[str, Any]], form: str) -> None:
-        columns[:] = rows[0]
-        terminal.print(terminal_table(rows))
-
-    monkeypatch.setattr("colme.cli.node_command.emit", emit)
     path = tmp_path / "node.toml"
     path.write_text('name = "ann"\n[method]\nmethod = "local"\n')
     for what in ("status", "neighbors"):
-        drawn.truncate(drawn.seek(0))
-        call(what, "--config", str(path))
-        head, _, numbers = [line for line in drawn.getvalue().splitlines() if line.strip()]
-        assert "1,234,567" in numbers and f"{row['estimate']:.2e}" in numbers and "greenhouse-12" in numbers
-        assert "estimate" in head and "incarnation" not in columns
-        call(what, "--config", str(path), "--wide")
-        assert "incarnation" in columns
+        lines = [line for line in call(what, "--config", str(path)).output.splitlines() if line.strip()]
+        (numbers,) = [line for line in lines if "greenhouse-12" in line]
+        assert max(map(len, lines)) <= 80 and "1,234,567" in numbers and f"{row['estimate']:.2e}" in numbers
+        assert any("estimate" in line for line in lines) and not any("incarnation" in line for line in lines)
+        assert "incarnation" in call(what, "--config", str(path), "--wide", "--format", "csv").output
 
 
 def test_a_picture_has_everybody_on_one_scale() -> None:

@@ -103,15 +103,6 @@ def test_stdin_never_blocks_and_ends() -> None:
     os.close(read)
 
 
-def test_a_file_on_stdin_is_read_in_chunks(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_bytes(b"1\n" * sources.CHUNK)
-    descriptor = os.open(path, os.O_RDONLY)
-    source = Stdin(pytest.fail, descriptor)
-    assert len(source.take()) == sources.CHUNK // 2 and len(drain(source)) == sources.CHUNK // 2 and source.ended
-    os.close(descriptor)
-
-
 def test_a_file_is_followed_through_rotation_and_truncation(tmp_path: Path) -> None:
     path, said = tmp_path / "log", list[str]()
     source = GrowingFile(str(path), said.append)
