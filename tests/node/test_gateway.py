@@ -305,9 +305,7 @@ def test_reports_are_of_the_agents_with_new_samples() -> None:
     assert 'colme_agents{agent="g"} 2\n' in metrics(status) and "colme_estimate" not in metrics(status)
 
 
-def test_tables_show_the_agents_of_gateways_and_the_estimates_of_single_agents(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_tables_show_the_agents_of_gateways_and_the_estimates_of_single_agents(monkeypatch: pytest.MonkeyPatch) -> None:
     _, gateway = lone_gateway(max_ballots=9)
     gateway.feed(0.0, [("a", 1.0), ("b", 2.0), ("a", 3.0)])
     single = lone_device(Core(UNKNOWN, "s", [], n_agents=1))

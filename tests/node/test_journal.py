@@ -182,38 +182,34 @@ def test_the_certificate_is_mentioned_at_30_7_and_1_days_and_when_it_has_expired
     assert list(at) == [30, 53, 59, 60]
     assert "expires in 30 days (1970-03-02" in at[30] and "in 7 days" in at[53] and "in 24 hours" in at[59]
     assert "has expired" in at[60] and "--rotate" in at[60]
-    late: list[str] = []
-    again = Journal(late.append, expires=60 * DAY, wall=lambda: 58 * DAY)  # it starts when two days are left
-    for now in range(5):
-        again.look(device, 2.0 * now)
-    assert len(late) == 1 and "in 2 days" in late[0]
-    last: list[str] = []
-    Journal(last.append, expires=60 * DAY, wall=lambda: 60 * DAY - 60).look(device, 0.0)
-    assert "expires in less than 2 hours" in last[0]
+    for left, sentence in ((2 * DAY, "expires in 2 days"), (60.0, "expires in less than 2 hours")):  # at the start
+        said.clear()
+        again = Journal(said.append, expires=60 * DAY, wall=lambda left=left: 60 * DAY - left)
+        for now in range(5):
+            again.look(device, 2.0 * now)
+        assert len(said) == 1 and sentence in said[0]
     assert journal.status() == {"certificate_expires": 60 * DAY, "certificate_days": pytest.approx(-47 / 24)}
-    assert Journal(late.append).status() == {"certificate_expires": None, "certificate_days": None}
+    assert Journal(said.append).status() == {"certificate_expires": None, "certificate_days": None}
 
 
 def test_samples_that_end_or_do_not_come_are_mentioned_once() -> None:
     device = ann()
-    said: list[str] = []
-    empty = Journal(said.append)
-    for now in range(200):
-        empty.look(device, 2.0 * now, ended=True)
-    assert len(said) == 1 and said[0].startswith("there are no samples: their source is empty.")
-    said.clear()
-    journal = Journal(said.append)
-    for now in range(0, 600, 2):
-        device.tick(float(now), 1.0 if now < 100 or 300 <= now < 400 else float("nan"))
-        journal.look(device, float(now), ended=now >= 500)
-    assert [sentence.partition(".")[0] for sentence in said] == [
+
+    def look(start: int, end: int, ended: int) -> list[str]:
+        """What is said by a journal that begins now, in seconds."""
+        said: list[str] = []
+        journal = Journal(said.append)
+        for now in range(start, end, 2):
+            if start > 0:
+                device.tick(float(now), 1.0 if now < 100 or 300 <= now < 400 else float("nan"))
+            journal.look(device, float(now), ended=now >= ended)
+        return [sentence.partition(".")[0] for sentence in said]
+
+    assert look(0, 400, ended=0) == ["there are no samples: their source is empty"]
+    assert look(2, 600, ended=500) == [
         "no sample has arrived for 60 s", "samples arrive again", "no sample has arrived for 60 s",
     ]  # fmt: skip
-    over: list[str] = []
-    last = Journal(over.append)
-    for now in range(600, 700, 2):
-        last.look(device, float(now), ended=True)
-    assert len(over) == 1 and over[0].startswith("the samples have ended.")
+    assert look(600, 700, ended=600) == ["the samples have ended"]
 
 
 def test_local_agents_that_are_forgotten_are_not_samples_that_arrive() -> None:

@@ -13,12 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colme
-from colme.graphs import random_regular_graph
 from colme.node.messages import wire
-from colme.node.net.memory import MemoryNetwork
 from colme.node.security.trust import MOST_NEWS, PAUSE, SURPRISE, HeardRestarts, claimed_radius
 from colme.testing._promises import SIGMA
-from tests.support.node_liars import LIES, Liars, two_classes
+from tests.support.node_liars import harm
 from tests.support.nodes import PERIOD, lone_core, notice
 
 FLOW = colme.CLColME(consensus="flow")
@@ -75,13 +73,7 @@ def test_an_estimate_stays_in_the_own_interval_whatever_is_told(method: Any, tol
          (colme.CLColME(), "storm", 4, 0.35)))],
 )  # fmt: skip
 def test_what_liars_among_forty_can_do_is_little(method: Any, lie: str, n_liars: int, most: float) -> None:
-    n, n_steps, graph = 40, 200, random_regular_graph(40, 6, rng=2)
-    samples, truth = two_classes(n, n_steps, 0)
-    liars = np.random.default_rng(100).choice(n, n_liars, replace=False)
-    fleet = Liars(method, graph, MemoryNetwork(), {int(a): LIES[lie] for a in liars}, sigma=SIGMA)
-    error = (fleet.run(samples)[-1] - truth)[fleet.honest]
-    alone = (samples.mean(axis=0) - truth)[fleet.honest]
-    assert np.sqrt((error**2).mean() / (alone**2).mean()) < most
+    assert harm(method, lie, n_liars, n_agents=40, degree=6, n_classes=2, seeds=(0,), n_steps=200).rms < most
 
 
 @pytest.mark.parametrize("cut", ["intervals", "difference"])
