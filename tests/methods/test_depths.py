@@ -17,8 +17,7 @@ from colme.node.messages.wire import MOST_BYTES, AnyBody, Record, pack
 from colme.node.net.memory import MemoryNetwork
 from colme.testing import check_method
 from colme.testing._promises import SIGMA, Case, agent_form_equals_array_form
-from tests.support.node_liars import two_classes
-from tests.support.nodes import Fleet
+from tests.support.nodes import Fleet, samples_of
 
 
 class AgentsOnly(IntervalMethod, frozen=True, kw_only=True, tag="agents-only"):
@@ -78,7 +77,7 @@ def test_a_world_offers_the_newest_samples() -> None:
 
 def test_any_method_runs_on_devices_without_a_common_tick() -> None:
     n, graph = 40, random_regular_graph(40, 6, rng=2)
-    samples, truth = two_classes(n, 200)
+    samples, truth = samples_of(2, n, 200)
     fleet = Fleet(OneHop(), graph, MemoryNetwork(seed=1, loss=0.2, delay=(0.0, 0.1)), sigma=SIGMA)
     estimates = fleet.run(samples)[-1]
     together, local = ((each - truth) ** 2 for each in (estimates, samples.mean(axis=0)))

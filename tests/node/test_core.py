@@ -22,8 +22,7 @@ from colme.node.messages import wire
 from colme.node.messages.wire import ConsensusBody, FlowBody, Record, pack
 from colme.node.net.memory import MemoryNetwork, lockstep_over
 from colme.testing._promises import SIGMA, WIDTH, Case
-from tests.support.node_liars import two_classes
-from tests.support.nodes import PERIOD, Fleet, lone_core, notice
+from tests.support.nodes import PERIOD, Fleet, lone_core, notice, samples_of
 
 FLOW = colme.CLColME(consensus="flow")
 ALL = ("mean", "deviation", "kurtosis")
@@ -130,7 +129,7 @@ def test_without_a_barrier_errors_are_nearly_those_of_the_simulation(
     n, graph = 40, random_regular_graph(40, 6, rng=2)
     errors = np.zeros(3)
     for seed in range(n_seeds):
-        samples, truth = two_classes(n, n_steps, seed)
+        samples, truth = samples_of(2, n, n_steps, seed)
         fleet = Fleet(method, graph, MemoryNetwork(seed=seed, **how), sigma=SIGMA)
         estimates = fleet.run(samples)[-1]
         simulated, local = lockstep(method, samples, graph, sigma=SIGMA)[-1], samples.mean(axis=0)
@@ -146,7 +145,7 @@ def test_the_census_without_a_barrier() -> None:
     """From when on everybody has been heard of, errors are a small part of the local ones, as in lockstep; before, they
     are no worse than local ones. (In lockstep momentum brings the first census after a handful of steps.)"""
     n, n_steps, graph = 40, 120, random_regular_graph(40, 6, rng=2)
-    samples, truth = two_classes(n, n_steps)
+    samples, truth = samples_of(2, n, n_steps)
     fleet = Fleet(colme.Census(guard=False), graph, MemoryNetwork(seed=1, **LOSSY), sigma=SIGMA)
     estimates = fleet.run(samples)
     local = np.cumsum(samples, axis=0) / np.arange(1, n_steps + 1)[:, None]
@@ -159,7 +158,7 @@ def test_the_census_without_a_barrier() -> None:
 
 def test_who_comes_late_joins_the_census_under_way() -> None:
     graph = random_regular_graph(12, 4, rng=1)
-    samples, _ = two_classes(12, 90)
+    samples, _ = samples_of(2, 12, 90)
     fleet = Fleet(colme.Census(guard=False), graph, MemoryNetwork(), sigma=SIGMA)
     late = fleet.devices.pop(fleet.names[-1])
     for row in samples[:50]:
@@ -306,7 +305,7 @@ def test_restarts_of_clocks_do_not_echo() -> None:
     """Everybody cuts strangers in the beginning. Then no clock restarts any more, although all hear of restarts with
     ever changing delays and count ticks from different beginnings."""
     graph = random_regular_graph(20, 6, rng=2)
-    samples, _ = two_classes(20, 250)
+    samples, _ = samples_of(2, 20, 250)
     fleet = Fleet(colme.CLColME(), graph, MemoryNetwork(seed=1, **LOSSY), sigma=SIGMA)
     late = [fleet.devices.pop(name) for name in fleet.names[:3]]
     for row in samples[:30]:
@@ -327,21 +326,11 @@ def test_restarts_of_clocks_do_not_echo() -> None:
 # More samples than ticks; states
 
 
-def test_samples_between_ticks_count_and_make_no_step() -> None:
-    core, other = alone(colme.CLColME(), origin=10.0), alone(colme.CLColME(), origin=10.0)
-    for x in (10.5, 11.0):
-        core.observe(x)
-    core.tick(0.0, 12.0, {})
-    for x in (10.5, 11.0, 12.0):
-        other.tick(0.0, x, {})
-    assert (core.epoch, core.agent.count, core.mean) == (1, 3, other.mean) and core.mean == pytest.approx(33.5 / 3)
-
-
 @pytest.mark.parametrize("method", DEVICES, ids=repr)
 def test_a_saved_state_goes_on_as_if_nothing_had_happened(method: Any) -> None:
     """But for what neighbors said last, which is heard anew, and the histogram of a census, which is joined anew."""
     graph = random_regular_graph(8, 3, rng=1)
-    samples, _ = two_classes(8, 45)
+    samples, _ = samples_of(2, 8, 45)
     fleet = Fleet(method, graph, MemoryNetwork(), sigma=SIGMA, width=WIDTH)
     for row in samples[:40]:
         fleet.tick(row)

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
 import colme
 from colme.graphs import random_regular_graph
@@ -21,7 +20,7 @@ from colme.node.messages import wire
 from colme.node.net.memory import MemoryNetwork
 from colme.testing._promises import SIGMA
 from tests.support.node_liars import METHODS, harm
-from tests.support.nodes import PERIOD, Fleet, lone_core, notice
+from tests.support.nodes import PERIOD, Fleet, lone_core, notice, samples_of
 
 LOSSY: dict[str, Any] = {"loss": 0.2, "delay": (0.0, 3 * PERIOD), "duplication": 0.1}
 N = 24
@@ -30,18 +29,12 @@ EXCESS = 1.0 / (0.25 * N)
 sigma^2 / (sum of D), so the cost is one part in w N on average, here with w = 1/4 (docs/guard.md)."""
 
 
-def one_sigma_apart(n_steps: int, seed: int, n: int = N) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """(samples, true means, local means)."""
-    truth = SIGMA * (np.arange(n) % 2)
-    samples = truth + SIGMA * np.random.default_rng(seed).standard_normal((n_steps, n))
-    return samples, truth, np.cumsum(samples, axis=0) / np.arange(1, n_steps + 1)[:, None]
-
-
 def relative_error(method: Any, told: float, n_steps: int, seeds: range) -> Any:
     """Squared errors of all agents relative to their local means', at each step: a mean over seeds."""
     errors = np.zeros((2, n_steps))
     for seed in seeds:
-        samples, truth, local = one_sigma_apart(n_steps, seed)
+        samples, truth = samples_of(2, N, n_steps, seed, gap=SIGMA)
+        local = np.cumsum(samples, axis=0) / np.arange(1, n_steps + 1)[:, None]
         graph, network = random_regular_graph(N, 6, rng=2 + seed), MemoryNetwork(seed=seed, **LOSSY)
         fleet = Fleet(method, graph, network, sigma=told)
         found = fleet.run(samples)
@@ -151,7 +144,7 @@ def test_all_samples_since_the_last_tick_judge_it() -> None:
 
 @pytest.mark.parametrize("method", [colme.CLColME(guard=True), colme.Census(guard=True)], ids=repr)
 def test_after_a_crash_an_agent_votes_again(method: Any) -> None:
-    samples, _, _ = one_sigma_apart(90, 1, 12)
+    samples, _ = samples_of(2, 12, 90, gap=SIGMA)
     fleet = Fleet(method, random_regular_graph(12, 4, rng=1), MemoryNetwork(seed=3, **LOSSY), sigma=SIGMA)
     for row in samples[:45]:
         fleet.tick(row)

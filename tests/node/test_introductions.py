@@ -23,7 +23,7 @@ from colme.node.messages.membership import pack_membership, unpack_membership
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore
 from colme.support.saved import to_bytes
-from tests.support.nodes import PERIOD, Fleet, Meeting, lone_core, network_of, notice, samples, schedules
+from tests.support.nodes import PERIOD, Fleet, Meeting, lone_core, network_of, notice, samples_of, schedules
 
 SIGMA = 1.0
 FLOW = colme.CLColME(consensus="flow")
@@ -73,7 +73,7 @@ def test_who_comes_late_does_no_harm_and_soon_knows_what_all_know(method: Any) -
     they are, where alone it would have an error of 1 / sqrt(40) = .16; no clock has begun anew; and the others, whose
     error is 1 / sqrt(2400) = .02 on a perfect network, were drawn away by no more than a third of .16."""
     n, late = 11, "agent-010"
-    x, _ = samples(1, n, 240, 3, 0.0, SIGMA)
+    x, _ = samples_of(1, n, 240, 3, 0.0, SIGMA)
     ring = from_edges([(a, (a + k) % 10) for a in range(10) for k in (1, 2)], n)
     fleet = Meeting(method, ring, MemoryNetwork(seed=2), degree=4, seeds=[0], sigma=SIGMA)
     fleet.waiting([late])
@@ -100,7 +100,7 @@ def test_lost_neighbors_are_replaced_by_twins_and_errors_are_smaller(method: Any
     n, degree, n_steps = 40, 4, 150
     twins = n // n_classes - 1
     errors = np.zeros(2)
-    x, truth = samples(n_classes, n, n_steps, 1, 3.0, SIGMA)
+    x, truth = samples_of(n_classes, n, n_steps, 1, 3.0, SIGMA)
     graph = random_regular_graph(n, degree, rng=2)
     for i, kind in enumerate((Fleet, Meeting)):
         how = {"degree": degree} if kind is Meeting else {}

@@ -27,8 +27,7 @@ from colme.node.messages.wire import AGREE, ASK, CUT, FORGIVE, KEEP, EdgeMessage
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore
 from colme.testing._promises import SIGMA
-from tests.support.node_liars import two_classes
-from tests.support.nodes import PERIOD, Fleet, Meeting, lone_core, lone_device, notice
+from tests.support.nodes import PERIOD, Fleet, Meeting, lone_core, lone_device, notice, samples_of
 
 METHODS = [colme.CLColME(), colme.CLColME(consensus="flow"), colme.CColME(), colme.CLColME(cut="difference"),
            colme.CLColME(cut="difference", guard=True)]  # fmt: skip
@@ -68,7 +67,7 @@ def test_wrong_edges_return_hardly_ever() -> None:
     edge, .027 at tau = 4.2, that of alpha = .1 / (2 72)."""
     returned = n_cut = 0
     for seed in range(2):
-        samples, _ = two_classes(24, 400, seed)
+        samples, _ = samples_of(2, 24, 400, seed)
         fleet = Fleet(colme.CLColME(cut="difference"), random_regular_graph(24, 6, rng=seed), MemoryNetwork(),
                       sigma=SIGMA)  # fmt: skip
         for row in samples:
@@ -214,7 +213,7 @@ def test_a_device_opens_links_that_it_had_dropped(tmp_path: Path) -> None:
     for row in samples:
         fleet.tick(row)
         dropped |= not fleet.devices[fleet.names[0]].transport.neighbors  # type: ignore[attr-defined]
-    assert dropped and sorted(fleet.cores[0].neighbors) == fleet.names[1:] and fleet.one_sided == 0
+    assert dropped and fleet.cores[0].fresh(fleet.network.now) == fleet.names[1:] and fleet.one_sided == 0
 
 
 def test_the_command_asks_a_running_node(tmp_path: Path) -> None:

@@ -228,7 +228,9 @@ def endpoint(name: str) -> str:
     return f"tcp/127.0.0.1:{int(name[-3:]) + 1}"
 
 
-def samples(n_classes: int, n: int, n_steps: int, seed: int, gap: float, sigma: float) -> tuple[NDArray[Any], Any]:
+def samples_of(
+    n_classes: int, n: int, n_steps: int, seed: int = 1, gap: float = 2.5 * SIGMA, sigma: float = SIGMA
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Samples (steps, agents) of classes in turn, and their means."""
     truth = gap * (np.arange(n) % n_classes)
     rng = np.random.default_rng(seed)
