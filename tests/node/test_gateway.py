@@ -312,21 +312,18 @@ def test_tables_show_the_agents_of_gateways_and_the_estimates_of_single_agents(m
     found = {"g": status_of(gateway, 0.0), "s": status_of(single, 0.0)}
     monkeypatch.setattr("colme.cli.node_command._ask", lambda configs: [found[each] for each in configs])
 
-    def head(*arguments: str) -> list[str]:
-        result = CliRunner().invoke(command, ["status", *arguments])
-        assert result.exit_code == 0
-        return result.output.splitlines()
+    def lines(*arguments: str) -> list[str]:
+        return CliRunner().invoke(command, ["status", *arguments], catch_exceptions=False).output.splitlines()
 
     for names, columns in (("g", "name agents samples fresh cut"), ("s", "name samples estimate lower upper fresh cut"),
                            ("gs", "name agents samples estimate lower upper fresh cut")):  # fmt: skip
-        lines = head(*(part for name in names for part in ("-c", name)))
-        assert lines[1].split() == columns.split() and max(map(len, lines)) <= 80
-    assert head("-c", "g")[3].split() == ["g", "2", "3", "0", "0"]
-    for names in ("g", "s"):
-        assert head("-c", names, "--format", "csv")[0].startswith("name,agents,tick,samples,mean,")
+        shown = lines(*(part for name in names for part in ("-c", name)))
+        assert shown[1].split() == columns.split() and max(map(len, shown)) <= 80
+    assert lines("-c", "g")[3].split() == ["g", "2", "3", "0", "0"]
+    assert lines("-c", "g", "--format", "csv")[0].startswith("name,agents,tick,samples,mean,")
     found["s"]["cut_names"] = ["b", "c"]
-    shown = CliRunner().invoke(command, ["neighbors", "-c", "s"]).output
-    assert "s has no neighbors: the edges to b, c are cut." in shown
+    cut = CliRunner().invoke(command, ["neighbors", "-c", "s"]).output
+    assert "s has no neighbors: the edges to b, c are cut." in cut
 
 
 def test_a_node_without_max_ballots_says_why_it_hears_no_gateway() -> None:

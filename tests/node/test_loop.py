@@ -202,22 +202,14 @@ def test_a_bad_place_of_a_socket_is_refused(tmp_path: Path) -> None:
 def test_a_client_that_makes_room_while_it_speaks_harms_nobody() -> None:
     port = free_port()
     status_server = StatusServer(metrics=f"127.0.0.1:{port}")
-    with contextlib.closing(status_server), contextlib.ExitStack() as clients:
-
-        def connect() -> socket.socket:
-            return clients.enter_context(socket.create_connection(("127.0.0.1", port)))
-
-        def status() -> dict[str, Any]:
-            return {}
-
-        first = connect()
-        status_server.wait(1.0, status)
-        for _ in range(7):
-            connect()
-            status_server.wait(1.0, status)
-        connect()
-        first.sendall(b"GET")
-        status_server.wait(1.0, status)  # both at once: the first is dismissed before it is heard
+    with contextlib.closing(status_server), contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(9):
+            clients.append(stack.enter_context(socket.create_connection(("127.0.0.1", port))))
+            if len(clients) < 9:
+                status_server.wait(1.0, dict)
+        clients[0].sendall(b"GET")
+        status_server.wait(1.0, dict)  # both at once: the first is dismissed before it is heard
 
 
 NODE = """

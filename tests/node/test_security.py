@@ -23,7 +23,7 @@ import colme
 from colme.node.assemble import introductions_of
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.presets import MOST_LINKS
-from colme.node.config.tables import Join, Limits
+from colme.node.config.tables import Join
 from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.io.status import status_of
@@ -272,15 +272,6 @@ def test_noise_at_the_port_does_not_disturb_links(ann: ZenohTransport, keys: Pat
         bob = opened(config("bob", keys=keys, neighbors={"ann": port_of(ann)}))
         until(heard(ann, bob, b"bob is there, too"))
     assert ann.control() == [] and ann.present() <= {"bob", "cid"}
-
-
-def test_more_links_than_allowed_are_refused(keys: Path, opened: Opened) -> None:
-    ann = opened(config("ann", keys=keys, port=free_port(), neighbors={"bob": None}, limits=Limits(max_sessions=1)))
-    with Intruder(port_of(ann), with_certificate(keys, "bob")) as first:
-        until(lambda: first.speak_as("bob") or ("bob", "record") in listen_to(ann))
-        with Intruder(port_of(ann), with_certificate(keys, "bob")) as second:
-            time.sleep(0.5)
-            assert list(second.session.info.peers_zid()) == []
 
 
 def test_one_agent_has_only_so_many_links(keys: Path, opened: Opened) -> None:
