@@ -211,20 +211,15 @@ def test_a_file_that_is_nested_deeply_gets_one_sentence(kind: str, tmp_path: Pat
 
 
 PLAIN = {
-    True: ("tcp/127.0.0.1:7447", "tcp/localhost:7447", "tcp/[::1]:7447", "tcp/127.8.8.8:1"),
-    False: (
-        "tcp/0.0.0.0:7447",
-        "tcp/[::]:7447",
-        "tcp/192.168.1.3:7447",
-        "tcp/pi-3:7447",
-        "tcp/localhost.evil.example:7447",
-    ),
+    True: ("127.0.0.1:7447", "localhost:7447", "[::1]:7447", "127.8.8.8:1"),
+    False: ("0.0.0.0:7447", "[::]:7447", "192.168.1.3:7447", "pi-3:7447", "localhost.evil.example:7447"),
 }
 
 
 @pytest.mark.parametrize("ok", PLAIN)
 def test_without_tls_only_loopback(ok: bool) -> None:
-    for endpoint in PLAIN[ok]:
+    for place in PLAIN[ok]:
+        endpoint = f"tcp/{place}"
         for how in ({"listen": (endpoint,)}, {"neighbors": (Neighbor(name="bob", endpoint=endpoint),)}):
             refused = contextlib.nullcontext() if ok else pytest.raises(NodeError, match="off loopback TLS is required")
             with refused:

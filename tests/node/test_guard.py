@@ -155,7 +155,8 @@ def test_after_a_crash_an_agent_votes_again(method: Any) -> None:
     core: Any = fleet.devices[name].core
     core.incarnation = 2
     core.restore(old.state())
-    assert core.estimate == old.estimate and core.trust == old.trust
+    assert (core.estimate, core.trust, core.interval) == (old.estimate, old.trust, old.interval)
+    assert math.isfinite(core.interval[0])
     for row in samples[45:]:
         fleet.tick(row)
     votes = [each.agent.judgment.filter.votes for each in fleet.cores]  # type: ignore[attr-defined]

@@ -89,16 +89,3 @@ def test_one_sample_or_no_guard_around_an_average_gives_no_interval() -> None:
 def test_a_higher_level_is_wider() -> None:
     narrow, wide = (alone(CL, [3.0, 5.0, 4.0], level=level).core.interval for level in (0.5, 0.99))
     assert wide[0] < narrow[0] < narrow[1] < wide[1]
-
-
-@pytest.mark.parametrize("method", [CENSUS, CL], ids=["census", "cl-colme"])
-def test_a_restart_keeps_the_interval(method: Any) -> None:
-    rng = np.random.default_rng(4)
-    fleet = Fleet(method, random_regular_graph(12, 4, rng=1), MemoryNetwork(seed=3), sigma=SIGMA)
-    for _ in range(40):
-        fleet.tick(SIGMA * rng.standard_normal(12))
-    name, old = fleet.names[0], fleet.cores[0]
-    fleet.devices[name].transport.close()
-    core = fleet.start(name).core
-    core.restore(old.state())
-    assert core.interval == old.interval and math.isfinite(core.interval[0])
