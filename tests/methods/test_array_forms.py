@@ -5,8 +5,6 @@ Estimates of every step are the same bits, in worlds larger and stranger than th
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 import colme
+from benchmarks import b_colme_table as table
 from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.methods import Method
 from colme.methods.b_colme import BState
@@ -134,11 +133,6 @@ def test_colme_looks_only_at_blocks_that_may_have_changed() -> None:
 @pytest.mark.parametrize("subtract", [False, True])
 @pytest.mark.parametrize("depth", [1, 4, *(pytest.param(depth, marks=pytest.mark.slow) for depth in (2, 5))])
 def test_the_baseline_of_b_colme_computes_the_same(depth: int, subtract: bool) -> None:
-    path = Path(__file__).parents[2] / "benchmarks" / "b_colme_table.py"
-    spec = importlib.util.spec_from_file_location("b_colme_table", path)
-    assert spec is not None and spec.loader is not None
-    table = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(table)
     samples, truth, graph = draw(200, 150), np.where(np.arange(200) % 2, 0.0, 1.0), random_regular_graph(200, 6, rng=0)
     ours = colme.simulate(
         colme.BColME(gamma=0.05, depth=depth), colme.Recording(samples, sigma=SIGMA, means=truth), graph=graph

@@ -10,15 +10,13 @@ import pytest
 import colme
 from colme.errors import NodeError
 from colme.graphs import random_regular_graph
-from colme.lockstep import lockstep
 from colme.methods import Agent, IntervalMethod, Method, Place, Round
 from colme.methods.skeleton import OneHop, OneHopAgent
 from colme.node.core import Core
-from colme.node.messages.wire import MOST_BYTES, AnyBody, Record, pack, unpack
-from colme.node.net.memory import MemoryNetwork, lockstep_over
-from colme.testing import SIGMA, WIDTH, Case, agent_form_equals_array_form, check_method
-from tests.support.node_liars import two_classes
-from tests.support.nodes import Fleet
+from colme.node.messages.wire import MOST_BYTES, AnyBody, Record, pack
+from colme.node.net.memory import MemoryNetwork
+from colme.testing import SIGMA, Case, agent_form_equals_array_form, check_method
+from tests.support.nodes import Fleet, samples_of
 
 
 class AgentsOnly(IntervalMethod, frozen=True, kw_only=True, tag="agents-only"):
@@ -76,18 +74,9 @@ def test_a_world_offers_the_newest_samples() -> None:
 # On a node
 
 
-@pytest.mark.parametrize("method", [AgentsOnly(), OneHop(statistics=("mean", "deviation"))], ids=repr)
-def test_messages_of_any_method_cross_the_wire_to_the_bit(method: Method) -> None:
-    case = Case(method)
-    for samples in (case.samples, case.gappy()):
-        known: Any = {"sigma": SIGMA, "width": WIDTH}
-        got = lockstep_over(MemoryNetwork(seed=1), method, samples, case.graph, **known)
-        np.testing.assert_array_equal(got, lockstep(method, samples, case.graph, **known))
-
-
 def test_any_method_runs_on_devices_without_a_common_tick() -> None:
     n, graph = 40, random_regular_graph(40, 6, rng=2)
-    samples, truth = two_classes(n, 200)
+    samples, truth = samples_of(2, n, 200)
     fleet = Fleet(OneHop(), graph, MemoryNetwork(seed=1, loss=0.2, delay=(0.0, 0.1)), sigma=SIGMA)
     estimates = fleet.run(samples)[-1]
     together, local = ((each - truth) ** 2 for each in (estimates, samples.mean(axis=0)))
@@ -115,12 +104,8 @@ def test_a_message_of_another_structure_is_not_heard(message: Any) -> None:
     core = _core()
     core.tick(1.0, 1.0, {"b": _record(message)})
     assert core.neighbors == ["b"] and core.estimate == 1.0
-
-
-def test_a_message_of_the_own_structure_is_heard() -> None:
-    core = _core()
-    core.tick(1.0, 1.0, {"b": _record([0.5, 2, [[0.5, 3.0]]])})
-    assert core.estimate == 0.75
+    core.tick(2.0, 1.0, {"b": _record([0.5, 3, [[0.5, 3.0]]], epoch=2)})
+    assert core.estimate == 0.75  # one of its own structure is
 
 
 @pytest.mark.parametrize("tail", [b"", b"\xc1", b"\x91" * 5000, b"\x91\xc0", b"\x90" * 2], ids=repr)
@@ -134,11 +119,6 @@ def test_bytes_that_are_no_messages_are_refused(tail: bytes) -> None:
 def test_a_message_that_fits_no_record_is_refused() -> None:
     with pytest.raises(NodeError, match=r"a message of \d+ bytes: a record holds at most \d+\. Send less per step\."):
         pack(Record(1, 1, 1, 0.5, 1, AnyBody([("x" * MOST_BYTES, {})])))
-
-
-def test_exchanges_and_single_neighbors_come_back_as_they_were() -> None:
-    body = AnyBody([("all", {}), (None, {3: [1.5, None], 2**63: {"x": float("inf")}})])
-    assert unpack(pack(Record(1, 1, 1, 0.5, 1, body))).body == body
 
 
 class Deaf(Method, frozen=True, kw_only=True, tag="deaf"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import tomllib
@@ -64,7 +65,6 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "out of range": ({"method.delta": 2.0}, ("method.delta=2.0", "between 0 and 1", "Try delta=0.1")),
     "name with a slash": ({"name": "a/b"}, ("name='a/b'", "letters, digits", "Try 'pi-3'")),
     "name that is a wildcard": ({"neighbors.0.name": "*"}, ("neighbors[0]", "name='*'", "Try 'pi-3'")),
-    "network": ({"network": "a b"}, ("network='a b'", "Try 'pi-3'")),
     "member": ({"members": ["pi-1", "$*"]}, ("members[1]='$*'", "Try 'pi-3'")),
     "unknown preset": ({"preset": "lam"}, ("unknown preset 'lam'", "Did you mean 'lan'?")),
     "no ticks": ({"tick_rate": 0.0}, ("tick_rate=0.0", "a number from 1e-05 to 1000", "Try tick_rate = 10.0")),
@@ -101,7 +101,6 @@ BAD: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     # limits
     "misspelt limit": ({"limits.leese": 1.0}, ("limits: unknown key 'leese'", "Did you mean 'lease'?")),
     "lease": ({"limits.lease": -1.0}, ("limits", "lease=-1.0", "a number from 0.001 to 1e+07", "Try lease = 2.0")),
-    "lease is a word": ({"limits.lease": "long"}, ("limits.lease='long'", "must be a number")),
     "tiny records": ({"limits.max_record": 10}, ("limits", "max_record=10", "a whole number from 64")),
     # joining
     "no endpoint of a seed": ({"join.seed": "pi-1"}, ("they go together. Add endpoint",)),
@@ -146,6 +145,8 @@ def test_a_mistake_is_told_with_its_place_and_a_remedy(name: str) -> None:
 def test_files_that_cannot_be_read(tmp_path: Path) -> None:
     with pytest.raises(NodeError, match=r"cannot read .*none.toml: No such file"):
         NodeConfig.read(tmp_path / "none.toml")
+    with pytest.raises(NodeError, match=r"/dev/zero has more than 16 MB: it must be smaller"):
+        NodeConfig.read("/dev/zero")
     path = tmp_path / "node.toml"
     path.write_text("name = ")
     with pytest.raises(NodeError, match=r"node.toml is not TOML: .*Mend that line"):
@@ -198,20 +199,19 @@ def test_a_file_that_is_nested_deeply_gets_one_sentence(nested: str, tmp_path: P
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 
 
-@pytest.mark.parametrize(
-    ("endpoint", "ok"),
-    [
-        ("tcp/127.0.0.1:7447", True), ("tcp/localhost:7447", True), ("tcp/[::1]:7447", True),
-        ("tcp/127.8.8.8:1", True), ("tcp/0.0.0.0:7447", False), ("tcp/[::]:7447", False),
-        ("tcp/192.168.1.3:7447", False), ("tcp/pi-3:7447", False), ("tcp/localhost.evil.example:7447", False),
-    ],
-)  # fmt: skip
-def test_without_tls_only_loopback(endpoint: str, ok: bool) -> None:
-    for how in ({"listen": (endpoint,)}, {"neighbors": (Neighbor(name="bob", endpoint=endpoint),)}):
-        if ok:
-            NodeConfig(name="ann", method=colme.Local(), **how)
-        else:
-            with pytest.raises(NodeError, match="off loopback TLS is required"):
+PLAIN = {
+    True: ("127.0.0.1:7447", "localhost:7447", "[::1]:7447", "127.8.8.8:1"),
+    False: ("0.0.0.0:7447", "[::]:7447", "192.168.1.3:7447", "pi-3:7447", "localhost.evil.example:7447"),
+}
+
+
+@pytest.mark.parametrize("ok", PLAIN)
+def test_without_tls_only_loopback(ok: bool) -> None:
+    for place in PLAIN[ok]:
+        endpoint = f"tcp/{place}"
+        for how in ({"listen": (endpoint,)}, {"neighbors": (Neighbor(name="bob", endpoint=endpoint),)}):
+            refused = contextlib.nullcontext() if ok else pytest.raises(NodeError, match="off loopback TLS is required")
+            with refused:
                 NodeConfig(name="ann", method=colme.Local(), **how)
 
 

@@ -22,8 +22,7 @@ from colme.node.messages import wire
 from colme.node.messages.wire import ConsensusBody, FlowBody, Record, pack
 from colme.node.net.memory import MemoryNetwork, lockstep_over
 from colme.testing import SIGMA, WIDTH, Case
-from tests.support.node_liars import two_classes
-from tests.support.nodes import PERIOD, Fleet
+from tests.support.nodes import PERIOD, Fleet, lone_core, notice, samples_of
 
 FLOW = colme.CLColME(consensus="flow")
 ALL = ("mean", "deviation", "kurtosis")
@@ -44,7 +43,7 @@ DEVICES = [
 
 
 def alone(method: Any = FLOW, neighbors: tuple[str, ...] = ("b",), **known: Any) -> Core:
-    return Core(method, "a", neighbors, **{"n_agents": 9, "sigma": SIGMA, "degree": 3} | known)
+    return lone_core(method, "a", neighbors, **known)
 
 
 def hello(epoch: int, mean: float = 0.0, *, incarnation: int = 1, radius: float = 0.5, **body: Any) -> bytes:
@@ -130,7 +129,7 @@ def test_without_a_barrier_errors_are_nearly_those_of_the_simulation(
     n, graph = 40, random_regular_graph(40, 6, rng=2)
     errors = np.zeros(3)
     for seed in range(n_seeds):
-        samples, truth = two_classes(n, n_steps, seed)
+        samples, truth = samples_of(2, n, n_steps, seed)
         fleet = Fleet(method, graph, MemoryNetwork(seed=seed, **how), sigma=SIGMA)
         estimates = fleet.run(samples)[-1]
         simulated, local = lockstep(method, samples, graph, sigma=SIGMA)[-1], samples.mean(axis=0)
@@ -146,7 +145,7 @@ def test_the_census_without_a_barrier() -> None:
     """From when on everybody has been heard of, errors are a small part of the local ones, as in lockstep; before, they
     are no worse than local ones. (In lockstep momentum brings the first census after a handful of steps.)"""
     n, n_steps, graph = 40, 120, random_regular_graph(40, 6, rng=2)
-    samples, truth = two_classes(n, n_steps)
+    samples, truth = samples_of(2, n, n_steps)
     fleet = Fleet(colme.Census(guard=False), graph, MemoryNetwork(seed=1, **LOSSY), sigma=SIGMA)
     estimates = fleet.run(samples)
     local = np.cumsum(samples, axis=0) / np.arange(1, n_steps + 1)[:, None]
@@ -159,7 +158,7 @@ def test_the_census_without_a_barrier() -> None:
 
 def test_who_comes_late_joins_the_census_under_way() -> None:
     graph = random_regular_graph(12, 4, rng=1)
-    samples, _ = two_classes(12, 90)
+    samples, _ = samples_of(2, 12, 90)
     fleet = Fleet(colme.Census(guard=False), graph, MemoryNetwork(), sigma=SIGMA)
     late = fleet.devices.pop(fleet.names[-1])
     for row in samples[:50]:
@@ -225,7 +224,7 @@ def test_strangers_other_methods_and_bad_samples_are_refused() -> None:
     core = alone(colme.CLColME())
     core.tick(0.0, math.inf, {"x": hello(1), "b": pack(Record(1, 1, 1, 0.0, 1, FlowBody(((0.0, 1.0),), 0.0, {})))})
     core.tick(0.0, 1e31, {"b": pack(Record(1, 2, 2, 0.0, 1, ConsensusBody(((0.0, 1.0),) * 2, 0.0, 2)))})
-    cut = wire.pack_control(wire.Control(wire.CUT, 1, 1))
+    cut = notice(wire.CUT)
     _, answers = core.tick(0.0, math.nan, {}, [("x", cut), ("b", b"?")])
     assert answers == [] and core.neighbors == ["b"] and core.agent.count == 0 and not core.marks
     assert core.refused == {"sample": 2, "sense": 2, "stranger": 1, "size": 1}
@@ -235,9 +234,9 @@ def test_nothing_that_is_heard_raises() -> None:
     """Mutilated records and control messages, among them lies that are well formed."""
     rng = random.Random(5)
     for method in (colme.CLColME(), FLOW, colme.CColME(), colme.Census(guard=False), colme.Local(), *GUARDED):
-        other = Core(method, "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)
+        other = lone_core(method, "b", ["a"])
         core = alone(method)
-        cut = wire.pack_control(wire.Control(wire.CUT_HEARD, 1, 1))
+        cut = notice(wire.CUT_HEARD)
         for k in range(600):
             raw = bytearray(other.tick(k * PERIOD, rng.gauss(0, 1), {"a": pack(core.record())})[0])
             for _ in range(rng.randrange(1, 3)):
@@ -251,7 +250,7 @@ def test_nothing_that_is_heard_raises() -> None:
 
 def test_a_census_cannot_be_stuffed() -> None:
     core = alone(colme.Census(guard=False))
-    other = Core(colme.Census(guard=False), "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)
+    other = lone_core(colme.Census(guard=False), "b", ["a"])
     for k in range(20):  # it begins after as many ticks as it has rounds
         record, _ = other.tick(k * PERIOD, 0.1, {"a": pack(core.record())})
     body: Any = wire.unpack(record).body
@@ -282,7 +281,7 @@ def test_a_cut_is_told_until_it_is_known() -> None:
             ticks.append(k)
         assert not core.urgent
     assert ticks[:5] == [0, 1, 3, 7, 15] and max(np.diff(ticks)) == LONGEST
-    heard = wire.pack_control(wire.Control(wire.CUT_HEARD, 1, 1))
+    heard = notice(wire.CUT_HEARD)
     assert core.tick(20.0, math.nan, {}, [("b", heard)])[1] == [] and core.urgent
     assert core.gone(20.0) == [] and core.gone(20.0 + core.stale_after + 0.1) == ["b"]
     assert not core.add_neighbor("b") and core.add_neighbor("c") and core.neighbors == ["c"]
@@ -292,7 +291,7 @@ def test_a_cut_is_told_until_it_is_known() -> None:
 def test_who_hears_of_a_cut_cuts_too_and_says_so_every_time(method: Any) -> None:
     core = alone(method, ("b", "c"))
     core.tick(0.0, 0.0, {})
-    cut = wire.pack_control(wire.Control(wire.CUT, 1, 1))
+    cut = notice(wire.CUT)
     for k in (1, 2):
         _, messages = core.tick(k * PERIOD, 0.0, {}, [("b", cut), ("b", cut)])
         kinds = [(name, wire.unpack_control(raw).kind) for name, raw in messages]
@@ -306,7 +305,7 @@ def test_restarts_of_clocks_do_not_echo() -> None:
     """Everybody cuts strangers in the beginning. Then no clock restarts any more, although all hear of restarts with
     ever changing delays and count ticks from different beginnings."""
     graph = random_regular_graph(20, 6, rng=2)
-    samples, _ = two_classes(20, 250)
+    samples, _ = samples_of(2, 20, 250)
     fleet = Fleet(colme.CLColME(), graph, MemoryNetwork(seed=1, **LOSSY), sigma=SIGMA)
     late = [fleet.devices.pop(name) for name in fleet.names[:3]]
     for row in samples[:30]:
@@ -327,21 +326,11 @@ def test_restarts_of_clocks_do_not_echo() -> None:
 # More samples than ticks; states
 
 
-def test_samples_between_ticks_count_and_make_no_step() -> None:
-    core, other = alone(colme.CLColME(), origin=10.0), alone(colme.CLColME(), origin=10.0)
-    for x in (10.5, 11.0):
-        core.observe(x)
-    core.tick(0.0, 12.0, {})
-    for x in (10.5, 11.0, 12.0):
-        other.tick(0.0, x, {})
-    assert (core.epoch, core.agent.count, core.mean) == (1, 3, other.mean) and core.mean == pytest.approx(33.5 / 3)
-
-
 @pytest.mark.parametrize("method", DEVICES, ids=repr)
 def test_a_saved_state_goes_on_as_if_nothing_had_happened(method: Any) -> None:
     """But for what neighbors said last, which is heard anew, and the histogram of a census, which is joined anew."""
     graph = random_regular_graph(8, 3, rng=1)
-    samples, _ = two_classes(8, 45)
+    samples, _ = samples_of(2, 8, 45)
     fleet = Fleet(method, graph, MemoryNetwork(), sigma=SIGMA, width=WIDTH)
     for row in samples[:40]:
         fleet.tick(row)
@@ -359,17 +348,14 @@ def test_a_saved_state_goes_on_as_if_nothing_had_happened(method: Any) -> None:
     assert again.estimate == core.estimate or isinstance(method, colme.Census)
 
 
+@pytest.mark.parametrize("cut", ["intervals", "difference"])
 @pytest.mark.parametrize("consensus", ["laplacian", "flow"])
-def test_agents_that_cut_by_another_rule_are_not_believed(consensus: str) -> None:
+def test_agents_that_cut_by_another_rule_are_not_believed(consensus: str, cut: str) -> None:
     """A radius taken for a standard error would void the promise of either rule."""
-    one, other = (alone(colme.CLColME(cut=cut, consensus=consensus)) for cut in ("intervals", "difference"))
-    twins = [Core(core.method, "b", ("a",), n_agents=9, sigma=SIGMA, degree=3) for core in (one, other)]
-    for core in (one, other, *twins):
-        core.observe(0.0)
-    said = [core.tick(0.0, 0.0, {})[0] for core in twins]
-    one.tick(0.1, 0.0, {"b": said[1]})
-    other.tick(0.1, 0.0, {"b": said[0]})
-    assert one.refused == {"sense": 1} and other.refused == {"sense": 1}
-    one.tick(0.2, 0.0, {"b": said[0]})
-    other.tick(0.2, 0.0, {"b": said[1]})
-    assert one.refused == {"sense": 1} and other.refused == {"sense": 1}
+    core = alone(colme.CLColME(cut=cut, consensus=consensus))
+    core.observe(0.0)
+    for rule in ("difference", "intervals") if cut == "intervals" else ("intervals", "difference"):
+        twin = lone_core(colme.CLColME(cut=rule, consensus=consensus), "b", ("a",))
+        twin.observe(0.0)
+        core.tick(0.1, 0.0, {"b": twin.tick(0.0, 0.0, {})[0]})
+        assert core.refused == {"sense": 1} and core.fresh(0.1) == (["b"] if rule == cut else [])

@@ -13,7 +13,7 @@ import pytest
 import colme
 from colme.node.config import firewall
 from colme.node.config.plan import Host, plan
-from tests.support.node_hub import Hub, lacking
+from tests.support.node_fleet import Hub, lacking
 from tests.support.paths import ROOT
 
 METHOD = colme.CLColME(sigma=1.0)
@@ -28,7 +28,9 @@ def write(hosts: tuple[Host, ...], folder: Path, **options: str) -> list[str]:
 
 
 def test_a_fleet_with_known_addresses_admits_only_them(tmp_path: Path) -> None:
-    assert write(PIS, tmp_path / "fleet") == []
+    loopback = tuple(Host(f"pi-{i}", "127.0.0.1", 7447 + i) for i in range(3))
+    assert write(loopback, tmp_path / "loopback") == write(PIS, tmp_path / "fleet") == []
+    assert not list((tmp_path / "loopback").glob(f"*/{firewall.RULES}"))  # it needs none
     for host in PIS:
         rules = (tmp_path / "fleet" / host.name / firewall.RULES).read_text()
         limits = (tmp_path / "fleet" / host.name / firewall.LIMITS).read_text()
@@ -58,12 +60,6 @@ def test_agents_that_share_an_address_share_more_links(tmp_path: Path) -> None:
     assert "tcp dport != 7447" in (tmp_path / "tunnel" / "pi-5" / firewall.RULES).read_text()
 
 
-def test_a_fleet_on_loopback_needs_no_firewall(tmp_path: Path) -> None:
-    hosts = tuple(Host(f"pi-{i}", "127.0.0.1", 7447 + i) for i in range(3))
-    assert write(hosts, tmp_path / "fleet") == []
-    assert not list((tmp_path / "fleet").glob(f"*/{firewall.RULES}"))
-
-
 @pytest.mark.skipif(shutil.which("nft") is None or os.geteuid() != 0, reason="it needs nft, and root")
 @pytest.mark.parametrize("others", [False, True])
 def test_nftables_understands_the_rules(others: bool, tmp_path: Path) -> None:
@@ -75,45 +71,35 @@ def test_nftables_understands_the_rules(others: bool, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="it needs systemd-analyze")
-@pytest.mark.parametrize("others", [False, True])
-def test_systemd_understands_the_drop_in(others: bool, tmp_path: Path) -> None:
+def test_systemd_understands_the_drop_in(tmp_path: Path) -> None:
     unit = (ROOT / "deploy" / "colme-node@.service").read_text().replace("/opt/colme/bin/colme", "/bin/true")
     (tmp_path / "colme-node@.service").write_text(unit)
-    folder = tmp_path / "colme-node@pi-1.service.d"
-    folder.mkdir()
-    drop_in = folder / firewall.LIMITS
-
-    def complaints() -> str:
+    drop_in = tmp_path / "colme-node@pi-1.service.d" / firewall.LIMITS
+    drop_in.parent.mkdir()
+    for text, understood in (
+        (firewall.limits("pi-1", ["192.168.1.11", "fd00::3"], others=False), True),
+        (firewall.limits("pi-1", ["192.168.1.11", "fd00::3"], others=True), True),
+        ("[Service]\nIPAddressAllow=nonsense\n", False),  # so it is read
+    ):
+        drop_in.write_text(text)
         arguments = ["systemd-analyze", "verify", str(tmp_path / "colme-node@pi-1.service")]
-        return subprocess.run(arguments, capture_output=True, text=True).stderr
-
-    drop_in.write_text(firewall.limits("pi-1", ["192.168.1.11", "fd00::3"], others=others))
-    assert firewall.LIMITS not in complaints()
-    drop_in.write_text("[Service]\nIPAddressAllow=nonsense\n")
-    assert firewall.LIMITS in complaints(), "it is not read at all"
+        complaints = subprocess.run(arguments, capture_output=True, text=True).stderr
+        assert (firewall.LIMITS not in complaints) == understood
 
 
 KNOCK = """
-import socket, sys
-host, n = sys.argv[1], int(sys.argv[2])
+import contextlib, socket, sys
 links = []
-for _ in range(n):
-    link = socket.socket()
-    link.settimeout(2)
-    try:
-        link.connect((host, 7447))
-        links.append(link)
-    except OSError:
-        break
+with contextlib.suppress(OSError):
+    for _ in range(int(sys.argv[2])):
+        links.append(socket.create_connection((sys.argv[1], 7447), timeout=2))
 print(len(links))
 """
 SERVE = """
-import socket
-server = socket.create_server(("", 7447))
+import socket, time
+server = socket.create_server(("", 7447), backlog=200)
 print("listening", flush=True)
-links = []
-while True:
-    links.append(server.accept())
+time.sleep(600)
 """
 
 

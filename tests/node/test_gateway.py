@@ -28,7 +28,7 @@ from colme.node.messages.wire import MOST_BYTES, Record, pack
 from colme.node.net.memory import MemoryNetwork
 from colme.node.readings import LocalReadings, ReadingFilter
 from colme.node.store import AgentStore
-from tests.support.nodes import Fleet, Gateways, bins_of
+from tests.support.nodes import Fleet, Gateways, bins_of, lone_device
 
 UNKNOWN = colme.Census(estimate_sigma=True)
 METHODS = {
@@ -44,6 +44,11 @@ class OneEach(Fleet):
 
     def core(self, name: str) -> Core:
         return Gateway(self.method, name, self.neighbors[name], **self.known)
+
+
+def lone_gateway(method: Any = UNKNOWN, *, store: Any = None, **known: Any) -> tuple[Gateway, Device]:
+    core = Gateway(method, "g", [], **{"n_agents": 1} | known)
+    return core, lone_device(core, store, save_every=1)
 
 
 @pytest.mark.parametrize("kind", [*METHODS, "zeros and ones"])
@@ -142,27 +147,19 @@ def histogram(record: Record, ballots: float) -> Record:
 def test_a_gateway_weighs_no_more_than_the_cap_however_many_agents_it_claims() -> None:
     """Three gateways of 40 honest agents, and one that claims 10^9 at a mean of 30 in every round: it is refused.
     If it claims as many as the cap, it weighs what a node weighs that never moves: of four, it draws the histogram to
-    itself. Then the guard sees to it that nobody is worse than alone."""
-    rng, shares = np.random.default_rng(5), {}
+    itself. Then nobody gains, and nobody is worse than alone."""
+    rng = np.random.default_rng(5)
     for claimed in (1e9, 40.0):
         truth = classes(rng, [40, 40, 40, 1])
         lies = {3: lambda record, claimed=claimed: histogram(record, claimed)}
         fleet = Gateways(colme.Census(sigma=1.0), [40, 40, 40, 1], lies=lies, sigma=1.0)
         for _ in range(60):
             fleet.tick([mean + rng.normal(size=len(mean)) for mean in truth])
-        shares[claimed] = []
         for core, mean in zip(fleet.cores[:3], truth, strict=False):
-            agent = core.inner
-            codes, masses = agent.codes, np.maximum(agent.masses, 0.0)
-            k = (codes & ((1 << 44) - 1)) - (1 << 43)
-            bins = (codes >> 44 < (1 << 16)) & (k != -(1 << 43))
-            place = k * np.exp2(np.clip(codes >> 44, -200, 200))
-            shares[claimed].append(float(masses[bins & (place > 20)].sum() / masses[bins].sum()))
-            assert ballots_in(codes, masses) <= 40 * 1.001
+            assert ballots_in(core.inner.codes, core.inner.masses) <= 40 * 1.001
             error, own = np.square(core.estimate - mean).mean(), np.square(core.mean - mean).mean()
-            assert error < (0.5 if claimed > 40 else 1.02) * own
+            assert error < 0.5 * own if claimed > 40 else 0.9 * own < error < 1.02 * own
         assert (fleet.cores[0].refused["sense"] > 0) == (claimed > 40)
-    assert max(shares[1e9]) == 0.0 and max(shares[40.0]) > 0.0
 
 
 @pytest.mark.parametrize("constant", [False, True])
@@ -217,8 +214,7 @@ def test_one_noisy_local_agent_does_little_harm_to_the_others(scale: float) -> N
 
 def test_agents_appear_and_disappear_without_a_restart() -> None:
     rng = np.random.default_rng(1)
-    core = Gateway(UNKNOWN, "g", [], n_agents=1, max_ballots=100, most_agents=60, forget_after=50.0)
-    device = Device(core, MemoryNetwork().join("g", []))
+    core, device = lone_gateway(max_ballots=100, most_agents=60, forget_after=50.0)
     first, second = ([f"{letter}-{i}" for i in range(50)] for letter in "ab")
     for t in range(100):
         names = first if t < 40 else second
@@ -238,8 +234,7 @@ def test_agents_appear_and_disappear_without_a_restart() -> None:
 def test_a_new_local_agent_knows_what_the_others_learned() -> None:
     """Its first sample, of a variance that nobody was told, is drawn to the class that it probably belongs to."""
     rng = np.random.default_rng(2)
-    core = Gateway(UNKNOWN, "g", [], n_agents=1, max_ballots=400)
-    device = Device(core, MemoryNetwork().join("g", []))
+    core, device = lone_gateway(max_ballots=400)
     for t in range(50):
         device.feed(float(t), [(str(i), 5.0 * (i % 2) + rng.normal()) for i in range(200)])
     newcomers = [(f"new-{i}", 5.0 * (i % 2) + rng.normal()) for i in range(200)]
@@ -258,14 +253,12 @@ def test_a_gateway_resumes_where_it_was(tmp_path: Path) -> None:
     results = []
     for stop in (None, 30):
         store = AgentStore(tmp_path / f"{stop}.sqlite")
-        core = Gateway(UNKNOWN, "g", [], n_agents=1, max_ballots=30, forget_after=1e8 if stop else 1e10)
-        device = Device(core, MemoryNetwork().join("g", []), store, save_every=1)
+        core, device = lone_gateway(store=store, max_ballots=30, forget_after=1e8 if stop else 1e10)
         for t, row in enumerate(samples):
             if t == stop:
                 store.close()
                 store = AgentStore(tmp_path / f"{stop}.sqlite")
-                core = Gateway(UNKNOWN, "g", [], n_agents=1, max_ballots=30, forget_after=1e8)
-                device = Device(core, MemoryNetwork().join("g", []), store, save_every=1)
+                core, device = lone_gateway(store=store, max_ballots=30, forget_after=1e8)
                 assert len(core.waiting) == 11  # with the sample that was there already
             device.feed(float(t) if t < 30 else 1e9 + t, row)  # clocks of machines that were started begin anywhere
         store.close()
@@ -274,7 +267,7 @@ def test_a_gateway_resumes_where_it_was(tmp_path: Path) -> None:
     np.testing.assert_array_equal(results[0][2], results[1][2])
     store = AgentStore(tmp_path / "None.sqlite")
     with pytest.raises(CheckpointError, match=r"is that of a gateway, and 'g' is a node with one agent\."):
-        Device(Core(UNKNOWN, "g", [], n_agents=2), MemoryNetwork().join("g", []), store)
+        lone_device(Core(UNKNOWN, "g", [], n_agents=2), store)
     store.close()
     with pytest.raises(CheckpointError, match=r"is that of a node with one agent, and 'g' is a gateway\."):
         Gateway(UNKNOWN, "g", [], n_agents=1).restore(Core(UNKNOWN, "g", [], n_agents=2).state())
@@ -285,8 +278,7 @@ def test_a_gateway_that_starts_again_admits_and_forgets_as_before(tmp_path: Path
     path, up = tmp_path / "g.sqlite", 1e6
     for life in range(3):
         store = AgentStore(path)
-        core = Gateway(UNKNOWN, "g", [], n_agents=1, max_ballots=30, forget_after=500.0)
-        device = Device(core, MemoryNetwork().join("g", []), store, save_every=1)
+        core, device = lone_gateway(store=store, max_ballots=30, forget_after=500.0)
         for t in range(4 * REVIEW if life == 0 else REVIEW + 2):
             quiet = [] if life else [("quiet", float(t % 3))]
             device.feed(up + t, [(f"new {life}", float(t % 5)), *quiet])
@@ -298,8 +290,7 @@ def test_a_gateway_that_starts_again_admits_and_forgets_as_before(tmp_path: Path
 
 
 def test_reports_are_of_the_agents_with_new_samples() -> None:
-    core = Gateway(UNKNOWN, "g", [], n_agents=1, max_ballots=10)
-    device = Device(core, MemoryNetwork().join("g", []))
+    _, device = lone_gateway(max_ballots=10)
     assert reports_of(device) == []
     device.feed(0.0, [("a", 1.0), ("b", 2.0), ("a", 3.0)])
     reports = reports_of(device)
@@ -314,30 +305,25 @@ def test_reports_are_of_the_agents_with_new_samples() -> None:
     assert 'colme_agents{agent="g"} 2\n' in metrics(status) and "colme_estimate" not in metrics(status)
 
 
-def test_tables_show_the_agents_of_gateways_and_the_estimates_of_single_agents(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    gateway = Device(Gateway(UNKNOWN, "g", [], n_agents=1, max_ballots=9), MemoryNetwork().join("g", []))
+def test_tables_show_the_agents_of_gateways_and_the_estimates_of_single_agents(monkeypatch: pytest.MonkeyPatch) -> None:
+    _, gateway = lone_gateway(max_ballots=9)
     gateway.feed(0.0, [("a", 1.0), ("b", 2.0), ("a", 3.0)])
-    single = Device(Core(UNKNOWN, "s", [], n_agents=1), MemoryNetwork().join("s", []))
+    single = lone_device(Core(UNKNOWN, "s", [], n_agents=1))
     found = {"g": status_of(gateway, 0.0), "s": status_of(single, 0.0)}
     monkeypatch.setattr("colme.cli.node_command._ask", lambda configs: [found[each] for each in configs])
 
-    def head(*arguments: str) -> list[str]:
-        result = CliRunner().invoke(command, ["status", *arguments])
-        assert result.exit_code == 0
-        return result.output.splitlines()
+    def lines(*arguments: str) -> list[str]:
+        return CliRunner().invoke(command, ["status", *arguments], catch_exceptions=False).output.splitlines()
 
     for names, columns in (("g", "name agents samples fresh cut"), ("s", "name samples estimate lower upper fresh cut"),
                            ("gs", "name agents samples estimate lower upper fresh cut")):  # fmt: skip
-        lines = head(*(part for name in names for part in ("-c", name)))
-        assert lines[1].split() == columns.split() and max(map(len, lines)) <= 80
-    assert head("-c", "g")[3].split() == ["g", "2", "3", "0", "0"]
-    for names in ("g", "s"):
-        assert head("-c", names, "--format", "csv")[0].startswith("name,agents,tick,samples,mean,")
+        shown = lines(*(part for name in names for part in ("-c", name)))
+        assert shown[1].split() == columns.split() and max(map(len, shown)) <= 80
+    assert lines("-c", "g")[3].split() == ["g", "2", "3", "0", "0"]
+    assert lines("-c", "g", "--format", "csv")[0].startswith("name,agents,tick,samples,mean,")
     found["s"]["cut_names"] = ["b", "c"]
-    shown = CliRunner().invoke(command, ["neighbors", "-c", "s"]).output
-    assert "s has no neighbors: the edges to b, c are cut." in shown
+    cut = CliRunner().invoke(command, ["neighbors", "-c", "s"]).output
+    assert "s has no neighbors: the edges to b, c are cut." in cut
 
 
 def test_a_node_without_max_ballots_says_why_it_hears_no_gateway() -> None:
@@ -369,18 +355,12 @@ def test_lines_have_a_name_and_a_number() -> None:
     assert parser.feed(b"\n".join(wrong) + b"\n") == [] and len(bad) == len(wrong)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "topic", "name"),
-    [
+def test_topics_have_names_and_different_names_have_different_topics() -> None:
+    for pattern, topic, name in (
         ("plant/+/t", "plant/a/t", "a"), ("$share/g/plant/+/t", "plant/a/t", "a"), ("plant/#", "plant", ""),
         ("+/x/#", "a/x/b/c", "a/b/c"), ("plant/a", "plant/a", None),
-    ],
-)  # fmt: skip
-def test_names_in_topics(pattern: str, topic: str, name: str | None) -> None:
-    assert wild_part(pattern, topic) == name
-
-
-def test_different_names_have_different_topics() -> None:
+    ):  # fmt: skip
+        assert wild_part(pattern, topic) == name
     names = ["a", "/a", "a/", "a//b", "a/b", "/", "//", "a%2F", "%2Fa", "+", "#", "$SYS", "a b"]
     topics = [place_of("plant/+/estimate", name) for name in names]
     assert len(set(topics)) == len(names) and "plant/a/estimate" in topics and "plant/a/b/estimate" in topics
@@ -392,8 +372,7 @@ def test_few_and_many_local_agents_have_the_same_posteriors() -> None:
     """Kernels up to KERNELS agents, NumPy beyond: the same to rounding, quantiles to the table of the normal
     distribution (1.2e-7 in probability; densities here are above .02 per deviation)."""
     rng = np.random.default_rng(6)
-    core = Gateway(colme.Census(sigma=1.0), "g", [], n_agents=1, max_ballots=200, sigma=1.0)
-    device = Device(core, MemoryNetwork().join("g", []))
+    core, device = lone_gateway(colme.Census(sigma=1.0), max_ballots=200, sigma=1.0)
     for t in range(30):
         device.feed(float(t), [(str(i), [0.0, 1.0, 9.0][i % 3] + rng.normal()) for i in range(100)])
     agent = core.inner
@@ -435,9 +414,8 @@ def test_local_readings_are_filtered_like_those_of_single_agents(data: st.DataOb
 
 def test_readings_that_do_not_count_are_reported_with_a_name_at_1_2_4_8() -> None:
     said: list[str] = []
-    core = Gateway(UNKNOWN, "g", [], n_agents=1, max_ballots=9)
+    core, device = lone_gateway(max_ballots=9)
     core.readings = LocalReadings(least=-40.0, most=85.0, say=said.append)
-    device = Device(core, MemoryNetwork().join("g", []))
     for t in range(9):
         device.feed(float(t), [("hall 1", 20.0 + t), ("hall 2", -999.0)])
     assert [line.split()[0] for line in said] == ["1", "2", "4", "8"] and core.readings.outside == 9

@@ -21,11 +21,9 @@ from typing import Any
 
 import pytest
 
-from colme.errors import NodeError
 from colme.node.config.node_toml import NodeConfig
-from colme.node.io.status import ask
 from colme.node.security.keys import identity
-from tests.support.node_fleet import environment, free_port, until
+from tests.support.node_fleet import asked_of, environment, free_port, until
 
 HOWTO = Path(__file__).parents[2] / "docs" / "howto"
 PLACES = {  # of the text -> of this machine
@@ -91,9 +89,7 @@ class Site:
             process.wait()
 
     def status(self, name: str) -> dict[str, Any]:
-        with contextlib.suppress(NodeError):
-            return ask(NodeConfig.read(self.lib / name / "node.toml").socket)
-        return {"fresh": -1, "samples": -1}
+        return asked_of(self.lib / name / "node.toml")
 
     def stop(self) -> None:
         for path in self.lib.glob("*/pid"):
@@ -195,7 +191,7 @@ def test_behind_nat(site: Site) -> None:
             (site.lib / name / "readings.txt").write_text(f"{reading}\n")
 
         def exchanged() -> bool:
-            rows = [site.status(name).get("neighbor_rows") or [{}] for name in ("pi-4", "pi-5")]
+            rows = [site.status(name)["neighbor_rows"] for name in ("pi-4", "pi-5")]
             return all(len(each) == 1 and each[0].get("samples") == 1 and each[0]["estimate"] for each in rows)
 
         until(exchanged)
@@ -206,24 +202,25 @@ def test_behind_nat(site: Site) -> None:
     assert NodeConfig.read(site.lib / "pi-4" / "node.toml").listen == ("tls/127.0.0.54:7447",)
 
 
-class Watch:
-    """How long each of some agents has not heard each other."""
+@contextlib.contextmanager
+def watched(site: Site, names: list[str]) -> Iterator[list[tuple[float, str, str, float]]]:
+    """For how long each of some agents has not heard each other, all the time: (when, who, of whom, seconds)."""
+    ages: list[tuple[float, str, str, float]] = []
+    done = threading.Event()
 
-    def __init__(self, site: Site, names: list[str]):
-        self.site, self.names, self.done = site, names, threading.Event()
-        self.ages: list[tuple[float, str, str, float]] = []  # when, who, of whom, seconds
-        self.thread = threading.Thread(target=self._run)
-        self.thread.start()
+    def look() -> None:
+        while not done.wait(0.1):
+            for name in names:
+                rows, now = site.status(name)["neighbor_rows"], time.time()
+                ages.extend((now, name, row["name"], row["age"]) for row in rows if row["age"] is not None)
 
-    def _run(self) -> None:
-        while not self.done.wait(0.1):
-            for name in self.names:
-                rows, now = self.site.status(name).get("neighbor_rows", ()), time.time()
-                self.ages += [(now, name, row["name"], row["age"]) for row in rows if row["age"] is not None]
-
-    def stop(self) -> None:
-        self.done.set()
-        self.thread.join()
+    thread = threading.Thread(target=look)
+    thread.start()
+    try:
+        yield ages
+    finally:
+        done.set()
+        thread.join()
 
 
 @pytest.mark.network
@@ -238,16 +235,13 @@ def test_certificates_and_then_their_authority_are_replaced_while_agents_talk(si
     freshness = NodeConfig.read(site.lib / "pi-1" / "node.toml").freshness
     before = {name: identity(site.lib / name / f"{name}.pem") for name in names}
     keys = {name: (site.lib / name / f"{name}.key").read_bytes() for name in names}
-    watch = Watch(site, names)
-    try:
+    with watched(site, names) as ages:
         for block in blocks("rotate_certificates.md"):
             site.run(block)
         until(lambda: all(site.status(name)["fresh"] == 2 for name in names))
-    finally:
-        watch.stop()
     stops = {name: list(map(float, (site.lib / name / "stops").read_text().split())) for name in names}
-    assert [len(stops[name]) for name in names] == [4] * 3 and len(watch.ages) > 500
-    for at, who, of, age in watch.ages:
+    assert [len(stops[name]) for name in names] == [4] * 3 and len(ages) > 500
+    for at, who, of, age in ages:
         if age > freshness:  # then it fell silent because it was told to stop
             assert any(abs(at - age - stop) < 1.0 for stop in stops[of]), (who, of, age)
         assert age < 20.0

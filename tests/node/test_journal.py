@@ -9,14 +9,13 @@ import pytest
 
 import colme
 from colme.graphs import from_edges
-from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.gateway import Gateway
 from colme.node.io.journal import Journal
 from colme.node.membership import Introductions
 from colme.node.net.memory import MemoryNetwork
 from colme.node.security.probe import Reason
-from tests.support.nodes import PERIOD, Fleet
+from tests.support.nodes import PERIOD, Fleet, lone_core, lone_device
 
 DAY = 86400.0
 
@@ -43,20 +42,19 @@ SECOND = round(1 / PERIOD)
 
 
 def ann(*neighbors: str) -> Device:
-    """An agent without a fleet."""
-    core = Core(colme.CLColME(), "ann", list(neighbors), n_agents=2, sigma=1.0)
-    return Device(core, MemoryNetwork().join("ann", list(neighbors)))
+    return lone_device(lone_core(colme.CLColME(), "ann", neighbors))
 
 
 def test_a_neighbor_is_said_to_be_heard_stale_and_heard_again() -> None:
-    fleet = Watched()
-    bob = fleet.names[1]
-    assert fleet.go_on(4 * SECOND) == [f"{bob} is heard."]
-    fleet.network.partition([fleet.names[0]], [bob])
-    assert fleet.go_on(4 * SECOND) == [f"{bob} is stale: no record for 1.0 s."]
+    """What is as it should be is told apart from what to mend."""
+    fleet, told = Watched(), list[str]()
+    fleet.journal = Journal(fleet.said.append, told.append)
+    ann, bob = fleet.names
+    assert fleet.go_on(4 * SECOND) == [] and told == [f"{bob} is heard."]
+    fleet.network.partition([ann], [bob])
+    assert fleet.go_on(4 * SECOND) == [f"{bob} is stale: no record for 1.0 s."] and len(told) == 1
     fleet.network.partition()
-    (sentence,) = fleet.go_on(4 * SECOND)
-    assert sentence.startswith(f"{bob} is heard again, after ")
+    assert fleet.go_on(4 * SECOND) == [] and told[1].startswith(f"{bob} is heard again, after ")
 
 
 def test_a_neighbor_that_comes_and_goes_does_not_flood_the_journal() -> None:
@@ -103,7 +101,7 @@ def test_cut_edges_and_new_neighbors_are_said() -> None:
     assert f"{ann} is" not in " ".join(said)
 
 
-def test_an_edge_that_is_back_is_not_a_new_neighbor() -> None:
+def test_an_edge_that_is_back_is_not_a_new_neighbor_and_forgotten_samples_are_mentioned() -> None:
     fleet = Watched()
     ann, bob = fleet.names
     fleet.go_on(4 * SECOND)
@@ -114,6 +112,9 @@ def test_an_edge_that_is_back_is_not_a_new_neighbor() -> None:
     core.cuts.revived[bob] = (1, 1, 1)
     assert fleet.go_on(2 * SECOND)[0] == f"{bob}: the edge is back, because the means no longer differ."
     assert fleet.go_on(2 * SECOND) == []
+    core.cuts.forgotten += 1
+    (sentence,) = fleet.go_on(4 * SECOND)
+    assert sentence.startswith("the samples from before a cut were forgotten: those since differ from them.")
 
 
 def test_what_comes_of_a_request_to_forgive_is_said() -> None:
@@ -121,9 +122,8 @@ def test_what_comes_of_a_request_to_forgive_is_said() -> None:
     ann, bob = fleet.names
     rng = np.random.default_rng(1)
     classes = np.array([0.0, 4.0])
-    said: list[str] = []
-    while any(fleet.devices[name].core.neighbors for name in fleet.names):
-        said += fleet.go_on(1, classes + rng.standard_normal(2))
+    while any(core.neighbors for core in fleet.cores):
+        fleet.go_on(1, classes + rng.standard_normal(2))
     for _ in range(40 * SECOND):
         fleet.go_on(1, classes + rng.standard_normal(2))
     fleet.devices[ann].core.cuts.forgive(bob)
@@ -131,18 +131,9 @@ def test_what_comes_of_a_request_to_forgive_is_said() -> None:
     assert said == [f"{bob}: the edge stays cut, because the means still differ."]
 
 
-def test_forgotten_samples_are_mentioned() -> None:
-    fleet = Watched()
-    fleet.go_on(4 * SECOND)
-    fleet.devices[fleet.names[0]].core.cuts.forgotten += 1
-    (sentence,) = fleet.go_on(4 * SECOND)
-    assert sentence.startswith("the samples from before a cut were forgotten: those since differ from them.")
-
-
 def test_local_agents_without_room_are_mentioned_at_1_2_4_8_samples() -> None:
     core = Gateway(colme.Census(estimate_sigma=True), "g", [], n_agents=1, max_ballots=2, most_agents=2)
-    device = Device(core, MemoryNetwork().join("g", []))
-    said: list[str] = []
+    device, said = lone_device(core), list[str]()
     journal = Journal(said.append)
     for t in range(20):
         device.feed(float(t), [(name, float(t)) for name in "abc"])
@@ -191,56 +182,42 @@ def test_the_certificate_is_mentioned_at_30_7_and_1_days_and_when_it_has_expired
     assert list(at) == [30, 53, 59, 60]
     assert "expires in 30 days (1970-03-02" in at[30] and "in 7 days" in at[53] and "in 24 hours" in at[59]
     assert "has expired" in at[60] and "--rotate" in at[60]
-    late: list[str] = []
-    again = Journal(late.append, expires=60 * DAY, wall=lambda: 58 * DAY)  # it starts when two days are left
-    for now in range(5):
-        again.look(device, 2.0 * now)
-    assert len(late) == 1 and "in 2 days" in late[0]
-    last: list[str] = []
-    Journal(last.append, expires=60 * DAY, wall=lambda: 60 * DAY - 60).look(device, 0.0)
-    assert "expires in less than 2 hours" in last[0]
+    for left, sentence in ((2 * DAY, "expires in 2 days"), (60.0, "expires in less than 2 hours")):  # at the start
+        said.clear()
+        again = Journal(said.append, expires=60 * DAY, wall=lambda left=left: 60 * DAY - left)
+        for now in range(5):
+            again.look(device, 2.0 * now)
+        assert len(said) == 1 and sentence in said[0]
     assert journal.status() == {"certificate_expires": 60 * DAY, "certificate_days": pytest.approx(-47 / 24)}
-    assert Journal(late.append).status() == {"certificate_expires": None, "certificate_days": None}
+    assert Journal(said.append).status() == {"certificate_expires": None, "certificate_days": None}
 
 
 def test_samples_that_end_or_do_not_come_are_mentioned_once() -> None:
     device = ann()
-    said: list[str] = []
-    empty = Journal(said.append)
-    for now in range(200):
-        empty.look(device, 2.0 * now, ended=True)
-    assert len(said) == 1 and said[0].startswith("there are no samples: their source is empty.")
-    said.clear()
-    journal = Journal(said.append)
-    for now in range(0, 600, 2):
-        device.tick(float(now), 1.0 if now < 100 or 300 <= now < 400 else float("nan"))
-        journal.look(device, float(now), ended=now >= 500)
-    assert [sentence.partition(".")[0] for sentence in said] == [
+
+    def look(start: int, end: int, ended: int) -> list[str]:
+        """What is said by a journal that begins now, in seconds."""
+        said: list[str] = []
+        journal = Journal(said.append)
+        for now in range(start, end, 2):
+            if start > 0:
+                device.tick(float(now), 1.0 if now < 100 or 300 <= now < 400 else float("nan"))
+            journal.look(device, float(now), ended=now >= ended)
+        return [sentence.partition(".")[0] for sentence in said]
+
+    assert look(0, 400, ended=0) == ["there are no samples: their source is empty"]
+    assert look(2, 600, ended=500) == [
         "no sample has arrived for 60 s", "samples arrive again", "no sample has arrived for 60 s",
     ]  # fmt: skip
-    over: list[str] = []
-    last = Journal(over.append)
-    for now in range(600, 700, 2):
-        last.look(device, float(now), ended=True)
-    assert len(over) == 1 and over[0].startswith("the samples have ended.")
+    assert look(600, 700, ended=600) == ["the samples have ended"]
 
 
 def test_local_agents_that_are_forgotten_are_not_samples_that_arrive() -> None:
     core = Gateway(colme.Census(sigma=1.0), "g", [], n_agents=1, sigma=1.0, forget_after=100.0)
-    device, said = Device(core, MemoryNetwork().join("g", [])), list[str]()
+    device, said = lone_device(core), list[str]()
     journal = Journal(said.append)
     for t in range(400):
         device.feed(float(t), [("a", 1.0), ("b", 2.0)] if t in (0, 1, 390) else [])
         journal.look(device, float(t))
     assert core.names == ["a", "b"] and core.n_samples == 2  # forgotten, and new
     assert len(said) == 2 and "no sample has arrived for 60 s" in said[0] and said[1] == "samples arrive again."
-
-
-def test_what_is_as_it_should_be_is_told_apart_from_what_to_mend() -> None:
-    fleet = Watched()
-    told: list[str] = []
-    fleet.journal = Journal(fleet.said.append, told.append)
-    ann, bob = fleet.names
-    assert fleet.go_on(4 * SECOND) == [] and told == [f"{bob} is heard."]
-    fleet.network.partition([ann], [bob])
-    assert fleet.go_on(4 * SECOND) == [f"{bob} is stale: no record for 1.0 s."] and len(told) == 1

@@ -24,15 +24,14 @@ import pytest
 import colme
 from colme.errors import NodeError
 from colme.node.core import MOST_SENDERS, Core
-from colme.node.device import RELEASE, Device
+from colme.node.device import RELEASE
 from colme.node.io.journal import Journal
-from colme.node.io.sinks import LinePrinter
 from colme.node.io.sources import GrowingFile, SampleSource
 from colme.node.io.status import StatusServer, ask, metrics
-from colme.node.loop import Loop, Ticker
-from colme.node.net.memory import MemoryNetwork
+from colme.node.loop import Loop
 from colme.node.store import AgentStore
 from tests.support.node_fleet import environment, free_port, until
+from tests.support.nodes import lone_device
 
 PERIOD = 0.05
 
@@ -76,27 +75,12 @@ def status_server() -> Iterator[VirtualStatusServer]:
 
 
 def make(
-    source: SampleSource,
-    status_server: StatusServer,
-    store: AgentStore | None = None,
-    method: Any = None,
+    source: SampleSource, status_server: StatusServer, store: AgentStore | None = None, method: Any = None,
     **options: Any,
-) -> Loop:
+) -> Loop:  # fmt: skip
     core = Core(method or colme.CLColME(sigma=1.0), "ann", ["bob"], n_agents=2)
-    reading = source if store is not None else None
-    device = Device(core, MemoryNetwork().join("ann", ["bob"]), store, save_every=3, source=reading)
+    device = lone_device(core, store, save_every=3, source=source if store is not None else None)
     return Loop(device, source, status_server, period=PERIOD, **options)
-
-
-def test_ticks_keep_their_grid_and_late_ones_are_skipped_not_bunched() -> None:
-    ticker = Ticker(1.0, 10.0, 0.25)
-    assert ticker.due == 10.25
-    ticker.began(10.3)  # a little late does not move the grid
-    assert (ticker.due, ticker.late) == (11.25, 0)
-    ticker.began(14.5)  # the machine slept through 12.25, 13.25 and 14.25
-    assert (ticker.due, ticker.late) == (15.25, 3)
-    ticker.began(15.25)
-    assert (ticker.due, ticker.late) == (16.25, 3)
 
 
 def test_a_runner_sleeps_until_the_next_tick_and_skips_what_it_slept_through() -> None:
@@ -201,60 +185,31 @@ def test_a_socket_of_the_dead_is_replaced(tmp_path: Path) -> None:
     assert not os.path.exists(path)
 
 
-LONG = "x" * 200
-REFUSED: dict[str, tuple[Callable[[Path], object], str]] = {
-    "path": (lambda folder: StatusServer(path=str(folder / LONG)), "cannot listen"),
-    "metrics": (lambda folder: StatusServer(metrics="0.0.0.0:9464"), r"metrics='0.0.0.0:9464'.*loopback"),
-    "question": (lambda folder: ask(str(folder / LONG)), r"x: AF_UNIX path too long\. Start it"),
-    "file": (
-        lambda folder: StatusServer(path=str(folder / "readings.txt")),
-        r"is not a socket: it is not replaced\. Choose",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_a_bad_place_of_a_socket_is_refused(case: str, tmp_path: Path) -> None:
-    (tmp_path / "readings.txt").write_text("21.4\n")
-    call, sentence = REFUSED[case]
-    with pytest.raises(NodeError, match=sentence):
-        call(tmp_path)
-    assert (tmp_path / "readings.txt").read_text() == "21.4\n"
+def test_a_bad_place_of_a_socket_is_refused(tmp_path: Path) -> None:
+    long, file = str(tmp_path / ("x" * 200)), tmp_path / "readings.txt"
+    file.write_text("21.4\n")
+    for call, sentence in (
+        (lambda: StatusServer(path=long), "cannot listen"),
+        (lambda: StatusServer(metrics="0.0.0.0:9464"), r"metrics='0.0.0.0:9464'.*loopback"),
+        (lambda: ask(long), r"x: AF_UNIX path too long\. Start it"),
+        (lambda: StatusServer(path=str(file)), r"is not a socket: it is not replaced\. Choose"),
+    ):
+        with pytest.raises(NodeError, match=sentence):
+            call()
+    assert file.read_text() == "21.4\n"
 
 
 def test_a_client_that_makes_room_while_it_speaks_harms_nobody() -> None:
     port = free_port()
     status_server = StatusServer(metrics=f"127.0.0.1:{port}")
-    with contextlib.closing(status_server), contextlib.ExitStack() as clients:
-
-        def connect() -> socket.socket:
-            return clients.enter_context(socket.create_connection(("127.0.0.1", port)))
-
-        def status() -> dict[str, Any]:
-            return {}
-
-        first = connect()
-        status_server.wait(1.0, status)
-        for _ in range(7):
-            connect()
-            status_server.wait(1.0, status)
-        connect()
-        first.sendall(b"GET")
-        status_server.wait(1.0, status)  # both at once: the first is dismissed before it is heard
-
-
-def test_nobody_who_does_not_read_holds_the_loop() -> None:
-    read, write = os.pipe()
-    printer = LinePrinter(write)
-    for _ in range(5000):
-        printer([{"name": "ann", "estimate": 1.0}])
-    assert printer.dropped > 0
-    assert os.read(read, 64).startswith(b'{"name": "ann"')
-    os.close(read)
-    before = printer.dropped
-    printer([{"name": "ann", "estimate": 1.0}])  # nobody will ever read it: no reason to stop
-    assert printer.dropped == before + 1
-    os.close(write)
+    with contextlib.closing(status_server), contextlib.ExitStack() as stack:
+        clients = []
+        for _ in range(9):
+            clients.append(stack.enter_context(socket.create_connection(("127.0.0.1", port))))
+            if len(clients) < 9:
+                status_server.wait(1.0, dict)
+        clients[0].sendall(b"GET")
+        status_server.wait(1.0, dict)  # both at once: the first is dismissed before it is heard
 
 
 NODE = """

@@ -13,12 +13,12 @@ import pytest
 import colme
 from colme.graphs import from_edges
 from colme.node.config.node_toml import NodeConfig
-from tests.support.node_fleet import every
-from tests.support.node_hub import Hub, HubSwarm, lacking, ring_with_chords
+from tests.support.node_fleet import Hub, HubSwarm, every, lacking
 
 N, RATE = 8, 10.0
 HALF = frozenset(range(N // 2))
-EDGES = ring_with_chords(N)
+EDGES = sorted({tuple(sorted((a, (a + k) % N))) for a in range(N) for k in (1, 3)})
+"""A ring with chords: everybody has four neighbors, two of them in its own half."""
 
 Statuses = dict[str, dict[str, Any]]
 
@@ -116,10 +116,10 @@ def test_healthy_edges_stay_fresh_while_half_the_graph_is_away_and_all_are_soon_
 
 @pytest.mark.network
 @pytest.mark.parametrize("scene", ["lan", "wan"], indirect=True)
-def test_a_partition_heals_on_a_bad_network_in_a_few_seconds(scene: Scene) -> None:
+def test_a_partition_heals_on_a_bad_network_and_the_killed_come_back_in_a_few_seconds(scene: Scene) -> None:
     """20 % loss and 50 ms all the time. Most of the time until a link is open is spent waiting for TCP to send a lost
     packet again; both ends dial, with several sessions each. The bound is that of a bad day: usually it takes 2 s."""
-    hub = scene.hub
+    hub, victims = scene.hub, (scene.names[1], scene.names[6])
     hub.loss, hub.delay = 0.2, 0.05
     times = []
     for _ in range(3):
@@ -128,27 +128,16 @@ def test_a_partition_heals_on_a_bad_network_in_a_few_seconds(scene: Scene) -> No
         scene.pass_time(15.0)
         hub.halves = frozenset()
         times.append(scene.pass_time(60.0, scene.all_fresh))
-    print("healed with 20 % loss: all fresh after " + ", ".join(f"{took:.2f}" for took in times) + " s")
-    assert max(times) < 30.0 and not any(status["cut"] for status in scene.statuses().values())
-
-
-@pytest.mark.network
-def test_two_that_are_killed_on_a_bad_network_come_back(scene: Scene) -> None:
-    hub, victims = scene.hub, (scene.names[1], scene.names[6])
-    hub.loss, hub.delay = 0.2, 0.05
-    scene.pass_time(3.0)
     before = scene.statuses()
     for name in victims:
         scene.swarm.kill(name)
     scene.pass_time(4.0)
-    assert not any(status["cut"] for status in scene.statuses().values())
     for name in victims:
         scene.swarm.start(name)
-    took = scene.pass_time(40.0, scene.all_fresh)
-    print(f"all fresh {took:.1f} s after the restart")
-    assert took < 35.0
+    times.append(scene.pass_time(40.0, scene.all_fresh))
+    print("with 20 % loss, all fresh after " + ", ".join(f"{took:.2f}" for took in times) + " s; the last: restarted")
+    assert max(times) < 35.0
     last = scene.statuses()
     assert {name for name in last if last[name]["incarnation"] > before[name]["incarnation"]} == set(victims)
     assert not any(status["cut"] for status in last.values())
-    for name in victims:  # saved every 20 ticks, at 10 Hz; started again with what was saved, not with nothing
-        assert last[name]["samples"] > before[name]["samples"] - 25
+    assert all(last[name]["samples"] > before[name]["samples"] - 25 for name in victims)  # saved every 20 ticks

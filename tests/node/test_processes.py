@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import re
@@ -11,22 +10,17 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from click.testing import CliRunner, Result
-from rich.console import Console
 
 import colme
 from colme.cli.node_command import command
-from colme.graphs import from_edges
-from colme.lockstep import lockstep
-from colme.node.config.node_toml import NodeConfig
+from colme.node.config.plan import to_toml
 from colme.node.demo import DemoErrors, DemoView, run_demo
-from colme.node.security.identity import check_identity
-from colme.support.tables import terminal_table
-from tests.support.node_fleet import MIB, Swarm, environment, every, until, usage
+from colme.node.security.keys import make_certificate
+from tests.support.node_fleet import MIB, Swarm, environment, every, free_port, until, usage
 
 
 def call(*arguments: str) -> Result:
@@ -66,22 +60,6 @@ def test_keys_makes_an_authority_once_and_rotates(tmp_path: Path, monkeypatch: p
     assert Path("authority/ca.pem").read_bytes() == authority and Path("fleet/ann/ann.key").read_bytes() != old
 
 
-def test_plan_writes_files_that_nodes_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("hosts.txt").write_text("ann 127.0.0.1:7501\nbob 127.0.0.1:7502\ncid 127.0.0.1:7503  # the third\n")
-    made = call("plan", "hosts.txt", "--set", "sigma=2", "--set", "delta=0.05", "--tick-rate", "20", "--degree", "2")
-    assert made.exit_code == 0, made.output
-    assert made.stdout.split() == [f"fleet/{name}/node.toml" for name in ("ann", "bob", "cid")]
-    node = NodeConfig.read("fleet/bob/node.toml")
-    assert node.method == colme.CLColME(sigma=2.0, delta=0.05, cut="difference", guard=True) and node.tick_rate == 20.0
-    assert node.tls is not None
-    check_identity("bob", node.tls)
-    wrong = call("plan", "hosts.txt", "--set", "sigma")
-    assert wrong.exit_code == 2 and "has no value" in wrong.stderr
-    wrong = call("plan", "hosts.txt", "--set", "sigmaa=2", "-o", "other")
-    assert "Did you mean 'sigma'?" in str(wrong.exception)
-
-
 def test_asking_nobody_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
     path.write_text('name = "ann"\n[method]\nmethod = "local"\n')
@@ -103,25 +81,14 @@ def test_tables_fit_a_terminal_of_80_columns(monkeypatch: pytest.MonkeyPatch, tm
         "neighbors": 12, "fresh": 11, "cut": 3, "refused": {"old": 5}, "bad_lines": 2, "neighbor_rows": [row],
     }  # fmt: skip
     monkeypatch.setattr("colme.node.io.status.ask", lambda socket: status)
-    drawn = io.StringIO()
-    terminal = Console(file=drawn, width=80)
-    columns: list[str] = []
-
-    def emit(rows: list[dict[str, Any]], form: str) -> None:
-        columns[:] = rows[0]
-        terminal.print(terminal_table(rows))
-
-    monkeypatch.setattr("colme.cli.node_command.emit", emit)
     path = tmp_path / "node.toml"
     path.write_text('name = "ann"\n[method]\nmethod = "local"\n')
     for what in ("status", "neighbors"):
-        drawn.truncate(drawn.seek(0))
-        call(what, "--config", str(path))
-        head, _, numbers = [line for line in drawn.getvalue().splitlines() if line.strip()]
-        assert "1,234,567" in numbers and f"{row['estimate']:.2e}" in numbers and "greenhouse-12" in numbers
-        assert "estimate" in head and "incarnation" not in columns
-        call(what, "--config", str(path), "--wide")
-        assert "incarnation" in columns
+        lines = [line for line in call(what, "--config", str(path)).output.splitlines() if line.strip()]
+        (numbers,) = [line for line in lines if "greenhouse-12" in line]
+        assert max(map(len, lines)) <= 80 and "1,234,567" in numbers and f"{row['estimate']:.2e}" in numbers
+        assert any("estimate" in line for line in lines) and not any("incarnation" in line for line in lines)
+        assert "incarnation" in call(what, "--config", str(path), "--wide", "--format", "csv").output
 
 
 def test_three_agents_over_tls_hear_each_other_and_tell(tmp_path: Path) -> None:
@@ -144,37 +111,6 @@ def test_three_agents_over_tls_hear_each_other_and_tell(tmp_path: Path) -> None:
 
 
 @pytest.mark.network
-@pytest.mark.parametrize("lost", ["deleted", "older copy"])
-def test_a_process_without_its_newest_store_is_heard_over_tls(tmp_path: Path, lost: str) -> None:
-    with Swarm(tmp_path, 3, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=20.0) as swarm:
-        victim, *others = swarm.names
-        store = Path(NodeConfig.read(swarm.config(victim)).store)
-
-        def heard() -> bool:
-            """Whether all hear all, and both neighbors the present life of the victim."""
-            rows = [row for name in others for row in swarm.status(name)["neighbor_rows"] if row["name"] == victim]
-            lives = [row["incarnation"] for row in rows if row["fresh"]]
-            return swarm.status(victim)["fresh"] == 2 and lives == [swarm.status(victim)["incarnation"]] * 2
-
-        swarm.start_all(fresh=2)
-        copy = store.read_bytes()
-        for _ in range(2):
-            swarm.kill(victim)
-            swarm.start(victim)
-            until(heard)
-        last = swarm.status(victim)["incarnation"]
-        swarm.kill(victim)
-        if lost == "deleted":
-            store.unlink()
-        else:
-            store.write_bytes(copy)
-        until(lambda: time.time() >= last + 1)  # else the clock gives the same incarnation again
-        swarm.start(victim)
-        until(lambda: heard() and swarm.status(victim)["incarnation"] > last)
-        assert not [name for name in swarm.names if swarm.status(name)["refused_by"]]
-
-
-@pytest.mark.network
 def test_the_demo_converges_though_one_dies() -> None:
     views = list(run_demo(seconds=12.0))
     *seen, outcome = views
@@ -184,41 +120,6 @@ def test_the_demo_converges_though_one_dies() -> None:
     assert {"agent-12 was killed", "agent-12 restarts from its store"} <= events
     last = seen[-1]
     assert isinstance(last, DemoView) and all(row["running"] for row in last.reports)
-
-
-@pytest.mark.network
-def test_twenty_processes_with_mutual_tls_come_close_to_the_simulator_though_five_are_killed(tmp_path: Path) -> None:
-    """Within 1.5 times the simulator's error for the same samples."""
-    n, rate, n_steps = 20, 10.0, 300
-    method = colme.CLColME(sigma=1.0)
-    truth = np.array([3.0 * (a % 2) for a in range(n)])
-    samples = truth + np.random.default_rng(1).normal(size=(n_steps, n))
-    with Swarm(tmp_path, n, method=method, preset="local", tick_rate=rate, degree=6, seed=1) as swarm:
-        names, victims = swarm.names, swarm.names[::4]
-        swarm.start_all(fresh=6)
-        for step in every(1 / rate, n_steps):
-            for name in victims:
-                if step == round(0.45 * n_steps):
-                    swarm.kill(name)
-                if step == round(0.6 * n_steps):
-                    swarm.start(name)
-            for a, name in enumerate(names):
-                if name in swarm.processes:
-                    swarm.feed(name, float(samples[step, a]))
-                else:
-                    samples[step, a] = np.nan
-        time.sleep(1.0)
-        reports = swarm.stop()
-    estimates, means = (np.array([reports[name][what] for name in names]) for what in ("estimate", "mean"))
-    configs = [NodeConfig.read(swarm.config(name)) for name in names]
-    ends = [(a, names.index(each.name)) for a, config in enumerate(configs) for each in config.neighbors]
-    simulated = lockstep(method, samples, from_edges([(a, b) for a, b in ends if a < b], n), sigma=1.0)[-1]
-    local, network, simulator = (float(np.sqrt(np.mean((x - truth) ** 2))) for x in (means, estimates, simulated))
-    print(f"rms error: local {local:.4f}, network {network:.4f}, simulator {simulator:.4f}")
-    assert network < 1.5 * simulator and network < local
-    for name in victims:  # saved every 20 ticks: at most two seconds of samples are forgotten
-        lost = np.isfinite(samples[:, names.index(name)]).sum() - reports[name]["samples"]
-        assert 0 <= lost <= 25, (name, lost)
 
 
 @pytest.mark.network
@@ -239,3 +140,132 @@ def test_an_agent_takes_little_of_its_device(tmp_path: Path) -> None:
     megabytes = [use.resident * MIB / 1e6 for use in found]
     print(f"{min(shares):.2f} to {max(shares):.2f} % of a core, {min(megabytes):.1f} to {max(megabytes):.1f} MB")
     assert min(ticks) > 0 and max(megabytes) < 60.0
+
+
+@pytest.mark.network
+def test_newcomers_with_a_seed_join_a_planned_fleet(tmp_path: Path) -> None:
+    """Six processes of a plan, two classes; then three newcomers that know one address. All have twins for neighbors in
+    the end, and estimates nearer to the truth than their own means."""
+    rate, n_steps, came = 20.0, 600, 100
+    options = {"method": colme.CLColME(sigma=1.0), "degree": 3, "tick_rate": rate, "admit": "certified"}
+    with Swarm(tmp_path, 6, preset="local", **options) as swarm:
+        first = swarm.hosts[0]
+        for name in ("new-0", "new-1", "new-2"):
+            make_certificate(swarm.folder / "authority", name, ["127.0.0.1"], folder=swarm.folder / name)
+            join = {"seed": first.name, "endpoint": f"tls/127.0.0.1:{first.port}", "degree": 3, "admit": "certified"}
+            table = {
+                "name": name, "preset": "local", "tick_rate": rate, "n_agents": 9,
+                "listen": [f"tls/127.0.0.1:{free_port()}"], "method": {"method": "cl-colme", "sigma": 1.0},
+                "tls": {"ca": "ca.pem", "certificate": f"{name}.pem", "key": f"{name}.key"}, "join": join,
+            }  # fmt: skip
+            swarm.config(name).write_bytes(to_toml(table))
+        swarm.start_all(fresh=3)
+        swarm.names += ["new-0", "new-1", "new-2"]
+        names, rng = swarm.names, np.random.default_rng(5)
+        truth = np.array([3.0 * (int(name[-1]) % 2) for name in names])
+        for step in every(1 / rate, n_steps):
+            if step == came:
+                for name in names[6:]:
+                    swarm.start(name)
+            for a, name in enumerate(names):
+                if name in swarm.processes:
+                    swarm.feed(name, float(truth[a] + rng.standard_normal()))
+        statuses = {name: swarm.status(name) for name in names}
+        reports = swarm.stop()
+    for name, status in statuses.items():
+        others = [row["name"] for row in status["neighbor_rows"] if row["fresh"]]
+        assert len(others) >= 3, (name, others)
+        assert all((int(name[-1]) - int(other[-1])) % 2 == 0 for other in others), (name, others)
+    errors = {what: np.array([reports[name][what] for name in names]) - truth for what in ("estimate", "mean")}
+    network, local = (np.sqrt(np.mean(each**2)) for each in errors.values())
+    print(f"rms error: {network:.4f} with neighbors, {local:.4f} alone")
+    assert network < local
+
+
+N_LOCAL, GATEWAY_SECONDS = 10_000, int(os.environ.get("COLME_GATEWAY_SECONDS", "60"))
+
+
+@pytest.mark.network
+def test_two_gateways_of_ten_thousand_local_agents(tmp_path: Path) -> None:
+    """A sample of each per second; two classes a sigma apart. It prints what a gateway took in the last half of
+    the time."""
+    rng, agents = np.random.default_rng(0), [f"meter-{i:05d}" for i in range(N_LOCAL)]
+    with Swarm(tmp_path, 2, method=colme.Census(), preset="local", tick_rate=1.0, agents=N_LOCAL) as swarm:
+        truth = {name: rng.integers(0, 2, N_LOCAL).astype(float) for name in swarm.names}
+        sums = {name: np.zeros(N_LOCAL) for name in swarm.names}
+        half: dict[str, float] = {}
+        swarm.start_all(fresh=1)
+        for second in every(1.0, GATEWAY_SECONDS):
+            for name in swarm.names:
+                samples = truth[name] + rng.normal(size=N_LOCAL)
+                sums[name] += samples
+                rows = zip(agents, samples.tolist(), strict=True)
+                swarm.write(name, "".join(f"{agent} {x:.6f}\n" for agent, x in rows))
+            if second == GATEWAY_SECONDS // 2:
+                half = {name: usage(swarm.processes[name].pid).cpu for name in swarm.names}
+                since = time.monotonic()
+        until(lambda: all(swarm.status(name)["samples"] == N_LOCAL * GATEWAY_SECONDS for name in swarm.names))
+        took = time.monotonic() - since
+        for name in swarm.names:
+            found, status = usage(swarm.processes[name].pid), swarm.status(name)
+            share = (found.cpu - half[name]) / took
+            print(f"{name}: {100 * share:.1f} % of a core, {found.resident:.0f} MiB, {status['late']} late ticks")
+            assert found.resident < 150.0 and status["agents"] == N_LOCAL and status["fresh"] == 1
+        swarm.stop()
+    for name in swarm.names:
+        lines = (swarm.folder / name / "out.jsonl").read_text().splitlines()
+        last = {report["name"]: report for report in map(json.loads, lines)}
+        assert set(last) == set(agents)
+        estimate = np.array([last[agent]["estimate"] for agent in agents])
+        local = np.square(sums[name] / GATEWAY_SECONDS - truth[name]).mean()
+        print(f"{name}: {np.square(estimate - truth[name]).mean() / local:.4f} of the local error, {len(lines)} lines")
+        assert np.square(estimate - truth[name]).mean() < 0.2 * local
+
+
+SOAK_SECONDS = float(os.environ.get("COLME_SOAK_SECONDS", "600"))
+"""A minute is enough to see the test run, but not to tell a slow leak from noise."""
+
+
+@pytest.mark.network
+def test_agents_hardly_grow_in_ten_minutes(tmp_path: Path) -> None:
+    """Every 20 s one of two is killed, and started again 5 s later: the memory of the others must hardly grow, after a
+    fifth of the time, in which everything should have been seen once."""
+    n, rate, rng, deaths = 8, 20.0, np.random.default_rng(0), 0
+    seen: list[list[tuple[float, ...]]] = []  # by time and survivor
+
+    def look(name: str) -> tuple[float, ...]:
+        """MiB, descriptors, threads, MiB on the disk."""
+        found = usage(swarm.processes[name].pid)
+        disk = sum(path.stat().st_size for path in (swarm.folder / name).glob("*.sqlite*")) / MIB
+        return found.resident, found.descriptors, found.threads, disk
+
+    with Swarm(tmp_path, n, method=colme.CLColME(sigma=1.0), preset="local", tick_rate=rate, degree=5, seed=1) as swarm:
+        names, mortals = swarm.names, swarm.names[::4]
+        survivors = [name for name in names if name not in mortals]
+        swarm.start_all(fresh=5)
+        first_starts = {name: swarm.status(name)["incarnation"] for name in names}
+        for turn in every(1 / rate, round(SOAK_SECONDS * rate)):
+            now, victim = turn / rate, mortals[deaths % len(mortals)]
+            if victim in swarm.processes and now > (deaths + 1) * 20.0:
+                swarm.kill(victim)
+            elif victim not in swarm.processes and now > (deaths + 1) * 20.0 + 5.0:
+                swarm.start(victim)
+                deaths += 1
+            for name in swarm.processes:
+                swarm.feed(name, float(rng.normal()))
+            if turn % round(2.0 * rate) == 0:
+                seen.append([look(name) for name in survivors])
+        until(lambda: all(swarm.status(name)["fresh"] == 5 for name in names))
+        last = {name: swarm.status(name) for name in names}
+    assert deaths and {name for name in names if last[name]["incarnation"] > first_starts[name]} <= set(mortals)
+    assert not any(status["cut"] for status in last.values())
+    assert all(last[name]["samples"] > 0.8 * SOAK_SECONDS * rate for name in survivors)
+    figures = np.array(seen)[len(seen) // 5 :]
+    span = np.linspace(0.0, 1.0, len(figures))
+    growth = np.polyfit(span, figures[:, :, 0], 1)[0]
+    print("MiB: " + ", ".join(f"{name} {each:+.2f}" for name, each in zip(survivors, growth, strict=True)))
+    quarter = len(figures) // 4
+    first, end = figures[:quarter].max(axis=0), figures[-quarter:].min(axis=0)
+    assert growth.max() < 1.0
+    assert np.all(end[:, 1:3] <= first[:, 1:3])  # descriptors and threads, of which zenoh keeps idle ones for seconds
+    assert figures[:, :, 3].max() < 0.1

@@ -114,15 +114,6 @@ def test_a_restart_forgets_nothing(readings: list[float], at: int) -> None:
     assert found + second.admit(readings[at:]) == expected and second.state() == whole.state()
 
 
-@settings(max_examples=100, deadline=None, derandomize=True)
-@given(st.lists(st.floats(-1e12, 1e12), max_size=300))
-def test_each_reading_counts_once_or_is_accounted_for(readings: list[float]) -> None:
-    each = ReadingFilter(least=-1e6, most=1e6)
-    kept = each.admit(readings)
-    assert len(kept) + each.outside + each.outliers + len(each.held) == len(readings)
-    assert len(each.held) <= 2 and len(each.last) <= WINDOW
-
-
 def test_the_device_saves_what_is_held_back(tmp_path: Path) -> None:
     def start() -> Device:
         core = Core(colme.Local(), "a", [], n_agents=2)

@@ -20,27 +20,14 @@ from colme.node.assemble import forgive
 from colme.node.config.node_toml import NodeConfig
 from colme.node.core import Core
 from colme.node.cuts import MORE
-from colme.node.device import Device
 from colme.node.io.status import StatusServer, status_of
 from colme.node.loop import Loop
 from colme.node.messages import wire
-from colme.node.messages.wire import (
-    AGREE,
-    ASK,
-    CUT,
-    FORGIVE,
-    KEEP,
-    Control,
-    EdgeMessage,
-    pack_control,
-    pack_edge,
-    unpack_edge,
-)  # fmt: skip
+from colme.node.messages.wire import AGREE, ASK, CUT, FORGIVE, KEEP, EdgeMessage, pack_edge, unpack_edge
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore
 from colme.testing import SIGMA
-from tests.support.node_liars import two_classes
-from tests.support.nodes import PERIOD, Fleet, Meeting
+from tests.support.nodes import PERIOD, Fleet, Meeting, lone_core, lone_device, notice, samples_of
 
 METHODS = [colme.CLColME(), colme.CLColME(consensus="flow"), colme.CColME(), colme.CLColME(cut="difference"),
            colme.CLColME(cut="difference", guard=True)]  # fmt: skip
@@ -80,7 +67,7 @@ def test_wrong_edges_return_hardly_ever() -> None:
     edge, .027 at tau = 4.2, that of alpha = .1 / (2 72)."""
     returned = n_cut = 0
     for seed in range(2):
-        samples, _ = two_classes(24, 400, seed)
+        samples, _ = samples_of(2, 24, 400, seed)
         fleet = Fleet(colme.CLColME(cut="difference"), random_regular_graph(24, 6, rng=seed), MemoryNetwork(),
                       sigma=SIGMA)  # fmt: skip
         for row in samples:
@@ -99,26 +86,32 @@ def agents(
 ) -> list[Core]:
     """Two agents whose edge was cut after four samples, at both ends."""
     method = method or colme.CLColME()
-    cores = [Core(method, a, [b], n_agents=9, degree=3, sigma=SIGMA) for a, b in (("a", "b"), ("b", "a"))]
+    cores = [lone_core(method, a, [b]) for a, b in (("a", "b"), ("b", "a"))]
     for core, other, count, mean in zip(cores, ("b", "a"), counts, means, strict=True):
         for _ in range(4):
             core.tick(0.0, mean, {})
-        core.tick(0.0, math.nan, {}, [(other, pack_control(Control(CUT, 1, 4)))])
+        core.tick(0.0, math.nan, {}, [(other, notice(CUT, 4))])
         assert core.neighbors == [] and core.cuts.edges[other].count == 4
         for _ in range(count - 4):
             core.observe(mean)
     return cores
 
 
+def asked_and_answered(a: Core, b: Core) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]]:
+    """What a asks at its next tick, and what b answers."""
+    _, asked = a.tick(1.0, math.nan, {})
+    _, answers = b.tick(1.1, math.nan, {}, [("a", raw) for _, raw in asked])
+    return asked, answers
+
+
 def test_the_handshake() -> None:
     a, b = agents()
-    _, asked = a.tick(1.0, math.nan, {})
+    asked, answers = asked_and_answered(a, b)
     assert kinds(asked) == [ASK] and a.cuts.due() == ["b"] and not a.urgent
-    _, answers = b.tick(1.1, math.nan, {}, [("a", asked[0][1])])
     assert b.neighbors == ["a"] and b.urgent and b.cuts.returned == ["a"] and kinds(answers) == [AGREE]
     _, after = a.tick(1.2, math.nan, {}, [("b", answers[0][1])])
     assert a.neighbors == ["b"] and a.urgent and not a.cuts.edges and kinds(after) == []
-    old, new = (pack_control(Control(CUT, 1, epoch)) for epoch in (4, 50))
+    old, new = (notice(CUT, epoch) for epoch in (4, 50))
     b.tick(1.3, math.nan, {}, [("a", old)])
     assert b.neighbors == ["a"] and b.refused["old"] == 1  # a copy of the first notice, on a long way
     b.tick(1.4, math.nan, {}, [("a", new)])
@@ -127,8 +120,7 @@ def test_the_handshake() -> None:
 
 def test_an_end_with_little_evidence_does_not_answer() -> None:
     a, b = agents(counts=(40, 4 * MORE - 1))
-    _, asked = a.tick(1.0, math.nan, {})
-    _, answers = b.tick(1.1, math.nan, {}, [("a", asked[0][1])])
+    asked, answers = asked_and_answered(a, b)
     assert answers == [] and b.neighbors == [] and b.cuts.due() == []
     _, asked = b.tick(1.2, 0.0, {})
     assert kinds(asked) == [ASK]  # now it has four times the samples
@@ -136,8 +128,7 @@ def test_an_end_with_little_evidence_does_not_answer() -> None:
 
 def test_agents_that_differ_stay_apart_and_count_anew() -> None:
     a, b = agents(means=(0.0, 50.0))
-    _, asked = a.tick(1.0, math.nan, {})
-    _, answers = b.tick(1.1, math.nan, {}, [("a", asked[0][1])])
+    _, answers = asked_and_answered(a, b)
     assert [kind for kind in kinds(answers) if kind != ASK] == [KEEP] and b.cuts.edges["a"].count == 40
     a.tick(1.2, math.nan, {}, [("b", answers[0][1])])
     assert a.neighbors == [] and a.cuts.due() == [] and a.cuts.edges["b"].count == 40
@@ -148,16 +139,13 @@ def test_agents_that_differ_stay_apart_and_count_anew() -> None:
 
 def test_a_lost_answer_is_repeated_and_a_crash_loses_nothing() -> None:
     a, b = agents()
-    _, asked = a.tick(1.0, math.nan, {})
-    _, answers = b.tick(1.1, math.nan, {}, [("a", asked[0][1])])
+    asked, answers = asked_and_answered(a, b)
     saved = [core.state() for core in (a, b)]
-    a, b = (Core(core.method, core.name, [other], n_agents=9, degree=3, sigma=SIGMA, incarnation=2)
-            for core, other in ((a, "b"), (b, "a")))  # fmt: skip
+    a, b = (lone_core(a.method, name, [other], incarnation=2) for name, other in (("a", "b"), ("b", "a")))
     a.restore(saved[0])
     b.restore(saved[1])
     assert a.cuts.edges["b"].count == 4 and b.neighbors == ["a"] and b.cuts.revived["a"] == (1, 6, 1)
-    _, asked = a.tick(2.0, math.nan, {})
-    _, answers = b.tick(2.1, math.nan, {}, [("a", asked[0][1])])
+    asked, answers = asked_and_answered(a, b)
     assert kinds(asked) == [ASK] and kinds(answers) == [AGREE] and not b.urgent
     a.tick(2.2, math.nan, {}, [("b", answers[-1][1])])  # after the word that it has been started
     assert a.neighbors == ["b"]
@@ -192,12 +180,11 @@ def test_nothing_can_be_asked_by_strangers_or_too_often() -> None:
 
 
 def test_status_says_when_and_why() -> None:
-    core = Core(colme.CLColME(), "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA)
-    other = Core(colme.CLColME(), "b", ["a"], n_agents=9, degree=3, sigma=SIGMA)
-    device = Device(core, MemoryNetwork().join("a", []), None)
+    core, other = lone_core(colme.CLColME(), "a", ["b", "c"]), lone_core(colme.CLColME(), "b", ["a"])
+    device = lone_device(core)
     for k in range(9):
         record, _ = other.tick(k * PERIOD, 50.0, {})
-        core.tick(k * PERIOD, 1.0, {"b": record}, [("c", pack_control(Control(CUT, 1, 1)))] if k == 8 else [])
+        core.tick(k * PERIOD, 1.0, {"b": record}, [("c", notice(CUT))] if k == 8 else [])
     rows = status_of(device, 1.0)["cut_rows"]
     assert [row["name"] for row in rows] == ["b", "c"]
     assert rows[0]["why"].startswith("means differ: 1 of ") and "50 of" in rows[0]["why"]
@@ -208,14 +195,12 @@ def test_status_says_when_and_why() -> None:
 def test_forgiving_asks_at_once_and_evidence_decides() -> None:
     a, b = agents(counts=(8, 8))
     assert a.cuts.due() == [] and a.cuts.forgive("b") and a.cuts.due() == ["b"] and not a.cuts.forgive("x")
-    _, asked = a.tick(1.0, math.nan, {})
-    _, answers = b.tick(1.1, math.nan, {}, [("a", asked[0][1])])
+    asked, answers = asked_and_answered(a, b)
     a.tick(1.2, math.nan, {}, [("b", answers[0][1])])
     assert kinds(asked) == [FORGIVE] and a.neighbors == ["b"] and b.neighbors == ["a"]
     a, b = agents(counts=(8, 8), means=(0.0, 50.0))
     a.cuts.forgive("b")
-    _, asked = a.tick(1.0, math.nan, {})
-    _, answers = b.tick(1.1, math.nan, {}, [("a", asked[0][1])])
+    asked, answers = asked_and_answered(a, b)
     assert kinds(answers) == [KEEP] and b.neighbors == []
 
 
@@ -228,13 +213,13 @@ def test_a_device_opens_links_that_it_had_dropped(tmp_path: Path) -> None:
     for row in samples:
         fleet.tick(row)
         dropped |= not fleet.devices[fleet.names[0]].transport.neighbors  # type: ignore[attr-defined]
-    assert dropped and sorted(fleet.cores[0].neighbors) == fleet.names[1:] and fleet.one_sided == 0
+    assert dropped and fleet.cores[0].fresh(fleet.network.now) == fleet.names[1:] and fleet.one_sided == 0
 
 
 def test_the_command_asks_a_running_node(tmp_path: Path) -> None:
     config = NodeConfig(name="a", method=colme.CLColME(sigma=1.0), store=str(tmp_path / "a.sqlite"))
     a, _ = agents(counts=(8, 8))
-    device = Device(a, MemoryNetwork().join("a", []), AgentStore(config.store))
+    device = lone_device(a, AgentStore(config.store))
     server = StatusServer(path=config.socket, requests=config.request_socket)
     loop = Loop(device, SimpleNamespace(bad=0, ended=False), server, period=1.0)  # type: ignore[arg-type]
     assert loop.answer("praise b") == "unknown request 'praise b': there is forgive NAME."
@@ -257,13 +242,13 @@ def test_the_command_changes_the_store_of_a_node_that_does_not_run(tmp_path: Pat
         forgive(config, "b")
     a, _ = agents(method, counts=(8, 8))
     store = AgentStore(config.store)
-    Device(a, MemoryNetwork().join("a", []), store).save()
+    lone_device(a, store).save()
     store.close()
     assert forgive(config, "x") == "a does not run, and its store has no cut edge to 'x'."
     assert forgive(config, "b") == "a does not run: it will ask b to reconsider the cut when it starts."
     store = AgentStore(config.store)
-    again = Core(method, "a", ["b"], n_agents=9, degree=3, sigma=SIGMA)
-    Device(again, MemoryNetwork().join("a", []), store)
+    again = lone_core(method)
+    lone_device(again, store)
     store.close()
     _, messages = again.tick(1.0, math.nan, {})
     assert kinds(messages) == [FORGIVE]

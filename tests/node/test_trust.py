@@ -13,26 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import colme
-from colme.graphs import random_regular_graph
-from colme.node.core import Core
-from colme.node.messages.wire import (
-    CUT,
-    MOST_NUMBER,
-    ConsensusBody,
-    Control,
-    FlowBody,
-    HistogramBody,
-    Record,
-    name_hash,
-    pack,
-    pack_control,
-    unpack,
-)  # fmt: skip
-from colme.node.net.memory import MemoryNetwork
+from colme.node.messages import wire
 from colme.node.security.trust import MOST_NEWS, PAUSE, SURPRISE, HeardRestarts, claimed_radius
 from colme.testing import SIGMA
-from tests.support.node_liars import LIES, Liars, two_classes
-from tests.support.nodes import PERIOD
+from tests.support.node_liars import harm
+from tests.support.nodes import PERIOD, lone_core, notice
 
 FLOW = colme.CLColME(consensus="flow")
 NUMBERS = st.floats(-1e30, 1e30, allow_nan=False)
@@ -48,10 +33,10 @@ SAID = st.fixed_dictionaries(
 def _record(method: Any, said: dict[str, Any], epoch: int) -> bytes:
     sign = -1.0 if method.cut == "difference" else 1.0
     intervals = ((said["mean"], sign * said["radius"]),)
-    body: Any = ConsensusBody(intervals, said["estimate"], said["restart"], said["generation"])
+    body: Any = wire.ConsensusBody(intervals, said["estimate"], said["restart"], said["generation"])
     if getattr(method, "consensus", None) == "flow":
-        body = FlowBody(intervals, said["estimate"], {name_hash("a"): said["flow"]})
-    return pack(Record(1, epoch, 5, said["mean"], said["degree"], body))
+        body = wire.FlowBody(intervals, said["estimate"], {wire.name_hash("a"): said["flow"]})
+    return wire.pack(wire.Record(1, epoch, 5, said["mean"], said["degree"], body))
 
 
 @pytest.mark.parametrize(
@@ -63,7 +48,7 @@ def _record(method: Any, said: dict[str, Any], epoch: int) -> bytes:
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(told=st.lists(st.tuples(SAID, SAID, st.floats(-3, 3) | st.just(math.nan)), max_size=12))
 def test_an_estimate_stays_in_the_own_interval_whatever_is_told(method: Any, told: list[Any]) -> None:
-    core = Core(method, "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA)
+    core = lone_core(method, "a", ["b", "c"])
     epoch = {"b": 0, "c": 0}
     for k, (one, other, sample) in enumerate(told):
         records = {}
@@ -88,13 +73,7 @@ def test_an_estimate_stays_in_the_own_interval_whatever_is_told(method: Any, tol
          (colme.CLColME(), "storm", 4, 0.35)))],
 )  # fmt: skip
 def test_what_liars_among_forty_can_do_is_little(method: Any, lie: str, n_liars: int, most: float) -> None:
-    n, n_steps, graph = 40, 200, random_regular_graph(40, 6, rng=2)
-    samples, truth = two_classes(n, n_steps, 0)
-    liars = np.random.default_rng(100).choice(n, n_liars, replace=False)
-    fleet = Liars(method, graph, MemoryNetwork(), {int(a): LIES[lie] for a in liars}, sigma=SIGMA)
-    error = (fleet.run(samples)[-1] - truth)[fleet.honest]
-    alone = (samples.mean(axis=0) - truth)[fleet.honest]
-    assert np.sqrt((error**2).mean() / (alone**2).mean()) < most
+    assert harm(method, lie, n_liars, n_agents=40, degree=6, n_classes=2, seeds=(0,), n_steps=200).rms < most
 
 
 @pytest.mark.parametrize("cut", ["intervals", "difference"])
@@ -102,31 +81,31 @@ def test_what_liars_among_forty_can_do_is_little(method: Any, lie: str, n_liars:
 def test_a_record_that_no_honest_agent_sends_is_refused(cut: str, consensus: str) -> None:
     """An estimate outside of the sender's own interval, or a flow beyond its bound; what is just inside is heard."""
     method = colme.CLColME(cut=cut, consensus=consensus)
-    core, other = (Core(method, name, [b], n_agents=9, degree=3, sigma=SIGMA) for name, b in (("a", "b"), ("b", "a")))
+    core, other = (lone_core(method, name, [b]) for name, b in (("a", "b"), ("b", "a")))
     for k in range(20):
         record, _ = other.tick(k * PERIOD, 0.0, {})
         core.tick(k * PERIOD, 0.0, {})
-    honest, radius = unpack(record), other.inner.radius
+    honest, radius = wire.unpack(record), other.inner.radius
     body: Any = honest.body
     assert claimed_radius(core.inner, honest.count, body.intervals) == pytest.approx(radius)
     lies = [{"estimate": s * away} for s in (1, -1) for away in (1e6, 2.01 * radius)]
     if consensus == "flow":
-        lies += [{"flows": {name_hash("a"): 1.5 * radius}}, {"flows": {name_hash("x"): -1e6}}]
+        lies += [{"flows": {wire.name_hash("a"): 1.5 * radius}}, {"flows": {wire.name_hash("x"): -1e6}}]
     for k, lie in enumerate(lies, 1):
         told = msgspec.structs.replace(honest, epoch=20 + k, body=msgspec.structs.replace(body, **lie))
-        core.tick(2.0, math.nan, {"b": pack(told)})
+        core.tick(2.0, math.nan, {"b": wire.pack(told)})
         assert core.refused == {"sense": k} and core.fresh(2.0) == []
     fair = msgspec.structs.replace(honest, epoch=99, body=msgspec.structs.replace(body, estimate=radius))
-    core.tick(2.0, math.nan, {"b": pack(fair)})
+    core.tick(2.0, math.nan, {"b": wire.pack(fair)})
     assert core.fresh(2.0) == ["b"]
 
 
 def test_the_mean_of_some_samples_is_a_number() -> None:
-    core = Core(colme.CLColME(), "a", ["b"], n_agents=9, degree=3, sigma=SIGMA)
+    core = lone_core(colme.CLColME())
     for count, refused in ((0, 0), (3, 1)):
         mean = math.nan if count == 0 else 0.0
-        body = ConsensusBody(((math.nan, math.inf),), mean, 2)
-        core.tick(0.0, 0.0, {"b": pack(Record(1, count + 1, count, mean, 1, body))})
+        body = wire.ConsensusBody(((math.nan, math.inf),), mean, 2)
+        core.tick(0.0, 0.0, {"b": wire.pack(wire.Record(1, count + 1, count, mean, 1, body))})
         assert core.refused["sense"] == refused
 
 
@@ -154,12 +133,12 @@ def test_generations_cannot_be_used_up() -> None:
 
 
 def test_who_jumps_ahead_mutes_itself_and_who_cuts_loses_its_own_edge() -> None:
-    core = Core(colme.CLColME(), "a", ["b", "c"], n_agents=9, degree=3, sigma=SIGMA)
+    core = lone_core(colme.CLColME(), "a", ["b", "c"])
     said = {"mean": 0.0, "radius": 9.0, "estimate": 0.0, "restart": 2, "generation": 0, "degree": 65535}
     core.tick(0.0, 0.0, {"b": _record(core.method, said, 2**62), "c": _record(core.method, said, 1)})
     core.tick(1.0, 0.0, {"b": _record(core.method, said, 3), "c": _record(core.method, said, 2)})
     assert core.refused == {"old": 1} and core.fresh(3.5) == ["c"]
-    core.tick(4.0, 0.0, {}, [("b", pack_control(Control(CUT, 1, 1)))])
+    core.tick(4.0, 0.0, {}, [("b", notice(wire.CUT))])
     assert core.neighbors == ["c"]
 
 
@@ -168,11 +147,11 @@ def test_who_jumps_ahead_mutes_itself_and_who_cuts_loses_its_own_edge() -> None:
 
 def test_a_census_moves_nobody_by_more_than_a_surprise() -> None:
     """All neighbors send a single component, close enough to be possible and too far to be true."""
-    core = Core(colme.Census(guard=False), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
-    liars = {b: Core(colme.Census(guard=False), b, ["a"], n_agents=9, degree=2, sigma=SIGMA) for b in ("b", "c")}
+    core = lone_core(colme.Census(guard=False), "a", ["b", "c"], degree=2)
+    liars = {b: lone_core(colme.Census(guard=False), b, ["a"], degree=2) for b in ("b", "c")}
     far = 0
     for k in range(60):
-        heard = pack(core.record())
+        heard = wire.pack(core.record())
         records = {b: liar.tick(k * PERIOD, 1.0, {"a": heard})[0] for b, liar in liars.items()}
         core.tick(k * PERIOD, 0.0, records)
         most = SURPRISE * SIGMA / math.sqrt(core.agent.count)
@@ -184,19 +163,19 @@ def test_a_census_moves_nobody_by_more_than_a_surprise() -> None:
 def test_censuses_cannot_be_stopped_nor_driven() -> None:
     """One neighbor tells that the census began at a step that nobody will reach; or of a new one at every tick."""
     for lie in ({"began": 2**61}, {"since": 2**61}, {"jump": 3}):
-        core = Core(colme.Census(guard=False), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
-        other = Core(colme.Census(guard=False), "c", ["a"], n_agents=9, degree=2, sigma=SIGMA)
+        core = lone_core(colme.Census(guard=False), "a", ["b", "c"], degree=2)
+        other = lone_core(colme.Census(guard=False), "c", ["a"], degree=2)
         census, told = [], 0
         for k in range(200):
-            heard = pack(core.record())
+            heard = wire.pack(core.record())
             record, _ = other.tick(k * PERIOD, 0.1, {"a": heard})
-            body: Any = unpack(heard).body
+            body: Any = wire.unpack(heard).body
             told = max(told + lie.get("jump", 0), body.census)
-            false = HistogramBody(
+            false = wire.HistogramBody(
                 told, lie.get("began", body.began), lie.get("since", body.since), body.round, body.codes, body.values,
                 body.before,
             )  # fmt: skip
-            core.tick(k * PERIOD, 0.1, {"b": pack(Record(1, k + 1, k + 1, 0.1, 1, false)), "c": record})
+            core.tick(k * PERIOD, 0.1, {"b": wire.pack(wire.Record(1, k + 1, k + 1, 0.1, 1, false)), "c": record})
             census.append(core.agent.number)  # type: ignore[attr-defined]
         late = np.flatnonzero(np.diff(census[50:]))
         assert 4 <= len(late) <= math.log(200 / 50) / math.log(PAUSE) + 1, lie
@@ -205,14 +184,14 @@ def test_censuses_cannot_be_stopped_nor_driven() -> None:
 
 def test_nobody_can_silence_an_agent_in_a_census_nor_keep_it_from_joining() -> None:
     """One neighbor tells of a census that began before all time, or whose number nobody can reach."""
-    for census, since in ((1000, MOST_NUMBER), (MOST_NUMBER, 0)):
-        core = Core(colme.Census(guard=False), "a", ["b", "c"], n_agents=9, degree=2, sigma=SIGMA)
+    for census, since in ((1000, wire.MOST_NUMBER), (wire.MOST_NUMBER, 0)):
+        core = lone_core(colme.Census(guard=False), "a", ["b", "c"], degree=2)
         code, vote = np.array([0]), np.array([1.0])
         numbers = set()
         for t in range(1, 100):
-            lie, truth = (HistogramBody(*poll, 0, code, vote, vote) for poll in ((census, 1, since), (1000, t, 0)))
-            records = {b: pack(Record(1, t, t, 0.0, 1, body)) for b, body in (("b", lie), ("c", truth))}
+            lie, truth = (wire.HistogramBody(*poll, 0, code, vote, vote) for poll in ((census, 1, since), (1000, t, 0)))
+            records = {b: wire.pack(wire.Record(1, t, t, 0.0, 1, body)) for b, body in (("b", lie), ("c", truth))}
             told, _ = core.tick(t * PERIOD, 0.1, records)
-            body: Any = unpack(told).body  # which others can hear
+            body: Any = wire.unpack(told).body  # which others can hear
             numbers.add(body.census)
         assert 1000 in numbers

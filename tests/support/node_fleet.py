@@ -1,17 +1,26 @@
-"""Small fleets on loopback, for tests of the node: transports in this process, and agents in processes of their own.
+"""Small fleets, for tests of the node: transports in this process; agents in processes of their own, on loopback or in
+network namespaces that this process connects, with loss, delay and partitions.
 
-Run as a module, it is one of `talk`, `hanging` and `changing`: an agent that talks until it is killed, or a measurement
-that needs a process of its own."""
+Namespaces need root and /dev/net/tun, and no kernel module for bad networks (netem is not available everywhere). Each
+has a TUN device whose other end is a descriptor here; a thread carries packets between them."""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
+import heapq
+import itertools
 import json
 import os
+import random
+import selectors
+import shutil
 import signal
 import socket
+import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,20 +29,22 @@ from typing import Any, NamedTuple
 import colme
 from colme.errors import NodeError
 from colme.node.config.node_toml import NodeConfig
-from colme.node.config.plan import Host, plan
+from colme.node.config.plan import PORT, Host, plan
 from colme.node.config.tables import Limits, Neighbor, Tls
 from colme.node.io.status import ask
-from colme.node.net import zenoh_transport
 from colme.node.net.zenoh_transport import ZenohTransport
 from colme.node.security.keys import make_authority, make_certificate
 
 NAMES = ("ann", "bob", "cid", "dan", "eve", "flo", "gus")
 TICK = 0.05
 MIB = 2**20
-HUNG_LEASE = 3.0  # s, in which the buffers of those that hang must fill: some 10 MB
+_TUN = "/dev/net/tun"
+_TUNSETIFF, _IFF_TUN, _IFF_NO_PI = 0x400454CA, 0x0001, 0x1000  # linux/if_tun.h
+_SUBNET = "10.99.0"
+_DESTINATION = slice(16, 20)  # of the header of an IPv4 packet
+_IDLE = 0.1  # s between two looks at whether to stop
 Opened = Callable[[NodeConfig], ZenohTransport]
 """Opens transports that the test need not close: the fixture `opened`."""
-_MODULE = "tests.support.node_fleet"
 
 
 def make_keys(folder: Path) -> Path:
@@ -99,19 +110,6 @@ def heard(listener: ZenohTransport, speaker: ZenohTransport, record: bytes) -> C
     return once
 
 
-def start_peer(name: str, ports: dict[str, int], keys: Path | None, lease: float = 1.0) -> subprocess.Popen[bytes]:
-    """Another process that dials the ports of its neighbors and says its name at every tick."""
-    arguments = ["talk", name, json.dumps(ports), "" if keys is None else str(keys), str(lease)]
-    return subprocess.Popen([sys.executable, "-m", _MODULE, *arguments], env=environment())
-
-
-def measured(what: str, port: int, keys: Path | None, *more: object) -> float:
-    """What a measurement prints that has a process of its own."""
-    arguments = [what, str(port), "" if keys is None else str(keys), *map(str, more)]
-    command = [sys.executable, "-m", _MODULE, *arguments]
-    return float(subprocess.run(command, env=environment(), capture_output=True, text=True, check=True).stdout)
-
-
 def environment() -> dict[str, str]:
     """That of another process, with this colme and these tests, without the number of zenoh's threads in this one. As
     on a device, it does without numba, which would be most of its memory."""
@@ -140,6 +138,13 @@ def usage(process: int) -> Usage:
     cpu = (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
     resident = int(fields[21]) * os.sysconf("SC_PAGE_SIZE") / MIB
     return Usage(cpu, resident, len(os.listdir(f"/proc/{process}/fd")), int(fields[17]))
+
+
+def asked_of(config: Path) -> dict[str, Any]:
+    """What the agent of this node.toml says about itself; nothing was heard if it does not answer yet."""
+    with contextlib.suppress(NodeError):
+        return ask(NodeConfig.read(config).socket)
+    return {"fresh": -1, "samples": -1, "incarnation": 0, "neighbor_rows": []}
 
 
 class Swarm:
@@ -174,10 +179,7 @@ class Swarm:
         until(lambda: all(self.status(name)["fresh"] == fresh for name in self.names))
 
     def status(self, name: str) -> dict[str, Any]:
-        """What an agent says about itself; nothing was heard if it does not answer yet."""
-        with contextlib.suppress(NodeError):
-            return ask(NodeConfig.read(self.config(name)).socket)
-        return {"fresh": -1, "samples": -1, "incarnation": 0, "neighbor_rows": []}
+        return asked_of(self.config(name))
 
     def command(self, name: str) -> list[str]:
         return [sys.executable, "-m", "colme", "node", "run", "--config", str(self.config(name))]
@@ -233,80 +235,116 @@ def _ports(n: int) -> list[int]:
     return sorted(found)
 
 
-def _talk(name: str, ports: str, keys: str, lease: str) -> None:
-    neighbors = json.loads(ports)
-    limits = Limits(lease=float(lease))
-    transport = ZenohTransport(config(name, keys=Path(keys) if keys else None, neighbors=neighbors, limits=limits))
-    parent = os.getppid()
-    while os.getppid() == parent:
-        transport.publish(name.encode())
-        transport.present()
-        for neighbor in neighbors:
-            transport.latest(neighbor)
-        for sender, message in transport.control():
-            transport.send(sender, b"re: " + message)
-        time.sleep(TICK)
+# Network namespaces
 
 
-def _hanging(port: str, keys: str, remedy: str) -> None:
-    """For how long (s) a healthy neighbor was not heard after three others hung. The remedies, threads or linger, are
-    set once per process."""
-    if remedy != "threads":
-        os.environ["ZENOH_RUNTIME"] = "(rx: (worker_threads: 2))"  # zenoh's own number
-    if remedy != "linger":
-        zenoh_transport.disable_linger = lambda: None
-    files = Path(keys) if keys else None
-    hub, *hanging, healthy = NAMES[:5]
-    others = [*hanging, healthy]
-    settings = config(hub, keys=files, port=int(port), neighbors=dict.fromkeys(others), limits=Limits(lease=HUNG_LEASE))
-    transport = ZenohTransport(settings)
-    heard: dict[str, float] = {}
-
-    def listen() -> None:
-        transport.publish(b"")
-        transport.present()
-        heard.update({name: time.monotonic() for name in others if transport.latest(name) is not None})
-        time.sleep(0.02)
-
-    processes = {name: start_peer(name, {hub: int(port)}, files, HUNG_LEASE) for name in others}
-    try:
-        while set(heard) != set(others):
-            listen()
-        for name in hanging:
-            processes[name].send_signal(signal.SIGSTOP)
-        hung, longest = time.monotonic(), 0.0
-        while (now := time.monotonic()) - hung < HUNG_LEASE + 6.0:  # a stall would last 10 s
-            for _ in range(60):
-                transport.publish(bytes(3000))
-            listen()
-            longest = max(longest, now - heard[healthy])
-        print(longest, flush=True)
-    finally:
-        for process in processes.values():
-            process.kill()
-            process.wait()
+def lacking() -> str | None:
+    """What this machine lacks for a hub; None: nothing."""
+    if os.geteuid() != 0:
+        return "network namespaces need root"
+    if shutil.which("ip") is None:
+        return "network namespaces need the command ip (iproute2)"
+    if not os.path.exists(_TUN):
+        return f"a hub needs {_TUN}"
+    probe = f"colme-{os.getpid()}-probe"
+    if subprocess.run(["ip", "netns", "add", probe], capture_output=True).returncode:
+        return "this machine lets nobody make network namespaces"
+    subprocess.run(["ip", "netns", "del", probe], check=True)
+    return None
 
 
-def _changing(port: str, keys: str, times: str) -> None:
-    """By how many kB a process grows for each neighbor that is dialed and dropped again, both ends being in it. Other
-    processes have free memory to reuse."""
-    ann = ZenohTransport(config("ann", keys=Path(keys), port=int(port), neighbors={"bob": None}))
-    bob = ZenohTransport(config("bob", keys=Path(keys), neighbors={"ann": int(port)}))
+class Hub:
+    """n namespaces with addresses in one subnet. Assign to change the network:
 
-    def settled() -> float:
-        time.sleep(1.0)  # sessions are closed in a thread
-        return usage(os.getpid()).resident
+    loss    share of packets that are lost
+    delay   seconds, each way
+    halves  namespaces that hear each other only; others hear others only. Empty: all hear all
+    """
 
-    before, n = 0.0, int(times)
-    for i in range(2 * n + 1):  # the first half fills pools and caches
-        until(heard(ann, bob, str(i).encode()))
-        if i == n:
-            before = settled()
-        bob.drop("ann")
-        bob.add("ann", bob.config.neighbors[0].endpoint)
-    print(1024 * (settled() - before) / n, flush=True)
+    def __init__(self, n: int, *, seed: int = 0):
+        self.loss, self.delay, self.halves = 0.0, 0.0, frozenset[int]()
+        self.carried = self.lost = 0
+        self.namespaces = [f"colme-{os.getpid()}-{i}" for i in range(n)]
+        self.addresses = [f"{_SUBNET}.{i + 1}" for i in range(n)]
+        self._rng = random.Random(seed)
+        self._doors: list[int] = []
+        self._waiting: list[tuple[float, int, int, bytes]] = []  # when, in order, to whom, packet
+        self._turns = itertools.count()
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._carry, name="hub")
+
+    def __enter__(self) -> Hub:
+        with contextlib.ExitStack() as undo:
+            undo.callback(self._clear)
+            for i, (namespace, address) in enumerate(zip(self.namespaces, self.addresses, strict=True)):
+                device = f"cme{i}"
+                _ip("netns", "add", namespace)
+                self._doors.append(_open_tun(device))
+                _ip("link", "set", device, "netns", namespace)  # its other end stays here
+                _ip("-n", namespace, "addr", "add", f"{address}/24", "dev", device)
+                for link in (device, "lo"):
+                    _ip("-n", namespace, "link", "set", link, "up")
+            self._thread.start()
+            undo.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._clear()
+
+    def _clear(self) -> None:
+        for door in self._doors:
+            os.close(door)
+        for namespace in self.namespaces:
+            subprocess.run(["ip", "netns", "del", namespace], capture_output=True)  # it may not have come to be
+
+    def _carry(self) -> None:
+        places = {bytes(map(int, address.split("."))): i for i, address in enumerate(self.addresses)}
+        with selectors.DefaultSelector() as selector:
+            for i, door in enumerate(self._doors):
+                selector.register(door, selectors.EVENT_READ, i)
+            while not self._stopping.is_set():
+                now = time.monotonic()
+                while self._waiting and self._waiting[0][0] <= now:
+                    _, _, to, packet = heapq.heappop(self._waiting)
+                    with contextlib.suppress(OSError):  # its device is full, or goes just now
+                        os.write(self._doors[to], packet)
+                due = self._waiting[0][0] - now if self._waiting else _IDLE
+                for key, _ in selector.select(min(due, _IDLE)):
+                    with contextlib.suppress(OSError):
+                        packet = os.read(key.fd, 65536)
+                        to = places.get(packet[_DESTINATION])
+                        if to is not None:  # all else is multicast, or IPv6
+                            self._send(key.data, to, packet)
+
+    def _send(self, sender: int, to: int, packet: bytes) -> None:
+        if self.halves and (sender in self.halves) != (to in self.halves):
+            return
+        if self._rng.random() < self.loss:
+            self.lost += 1
+        else:
+            self.carried += 1
+            heapq.heappush(self._waiting, (time.monotonic() + self.delay, next(self._turns), to, packet))
 
 
-if __name__ == "__main__":
-    {"talk": _talk, "hanging": _hanging, "changing": _changing}[sys.argv[1]](*sys.argv[2:])
-    os._exit(0)  # links to the killed need not be closed
+class HubSwarm(Swarm):
+    """A fleet of which each agent lives in a namespace of the hub."""
+
+    def __init__(self, folder: Path, hub: Hub, **options: Any):
+        hosts = [Host(f"pi-{i:02d}", address, PORT) for i, address in enumerate(hub.addresses)]
+        super().__init__(folder, hosts, **options)
+        self._homes = dict(zip((host.name for host in hosts), hub.namespaces, strict=True))
+
+    def command(self, name: str) -> list[str]:
+        return ["ip", "netns", "exec", self._homes[name], *super().command(name)]
+
+
+def _ip(*words: str) -> None:
+    subprocess.run(["ip", *words], check=True)
+
+
+def _open_tun(device: str) -> int:
+    door = os.open(_TUN, os.O_RDWR | os.O_NONBLOCK)
+    fcntl.ioctl(door, _TUNSETIFF, struct.pack("16sH22x", device.encode(), _IFF_TUN | _IFF_NO_PI))
+    return door

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 import colme
 from colme.census.histogram import bin_means
@@ -23,17 +22,11 @@ from colme.node.device import Device
 from colme.node.messages.wire import ConsensusBody, FlowBody, GuardedBody, HistogramBody, Record, pack, unpack
 from colme.node.net.memory import MemoryNetwork
 from colme.testing import SIGMA
-from tests.support.nodes import Fleet
+from tests.support.nodes import Fleet, samples_of
 
 FAR = 1e6
 Lie = Callable[[Core, Record], Record]
 """What a liar says instead of what its core would."""
-
-
-def two_classes(n_agents: int, n_steps: int, seed: int = 1) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """(samples, true means), 2.5 sigma apart."""
-    truth = 2.5 * SIGMA * (np.arange(n_agents) % 2)
-    return truth + SIGMA * np.random.default_rng(seed).standard_normal((n_steps, n_agents)), truth
 
 
 def _body(record: Record) -> Any:
@@ -192,8 +185,7 @@ def harm(
     """What so many liars do, over some seeds: each has its own graph, liars, samples and network."""
     errors, alone = [], []
     for seed in seeds:
-        truth = 2.5 * SIGMA * (np.arange(n_agents) % n_classes)
-        samples = truth + SIGMA * np.random.default_rng(seed).standard_normal((n_steps, n_agents))
+        samples, truth = samples_of(n_classes, n_agents, n_steps, seed)
         liars = np.random.default_rng(100 + seed).choice(n_agents, n_liars, replace=False)
         fleet = Liars(
             method, random_regular_graph(n_agents, degree, rng=2 + seed), MemoryNetwork(seed=seed, **network),

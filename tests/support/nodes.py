@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from colme.testing import SIGMA
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -20,7 +21,7 @@ from colme.node.core import Core
 from colme.node.device import Device
 from colme.node.gateway import Gateway
 from colme.node.membership import Introductions
-from colme.node.messages.wire import HistogramBody, Record, pack, unpack
+from colme.node.messages.wire import Control, HistogramBody, Record, pack, pack_control, unpack
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore
 
@@ -175,6 +176,21 @@ class Fleet:
         return unknown + self.half_edges
 
 
+def lone_core(method: Method, name: str = "a", neighbors: Iterable[str] = ("b",), **known: Any) -> Core:
+    """An agent without a fleet."""
+    return Core(method, name, neighbors, **{"n_agents": 9, "degree": 3, "sigma": SIGMA} | known)
+
+
+def lone_device(core: Core, store: Any = None, **options: Any) -> Device:
+    """The device of an agent whose neighbors are not there."""
+    return Device(core, MemoryNetwork().join(core.name, core.neighbors), store, **options)
+
+
+def notice(kind: int, epoch: int = 1) -> bytes:
+    """A control message of the first life of an agent, such as that of a cut."""
+    return pack_control(Control(kind, 1, epoch))
+
+
 class Meeting(Fleet):
     """A fleet whose agents may have others than their first neighbors; `degree` is what they want."""
 
@@ -212,7 +228,9 @@ def endpoint(name: str) -> str:
     return f"tcp/127.0.0.1:{int(name[-3:]) + 1}"
 
 
-def samples(n_classes: int, n: int, n_steps: int, seed: int, gap: float, sigma: float) -> tuple[NDArray[Any], Any]:
+def samples_of(
+    n_classes: int, n: int, n_steps: int, seed: int = 1, gap: float = 2.5 * SIGMA, sigma: float = SIGMA
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Samples (steps, agents) of classes in turn, and their means."""
     truth = gap * (np.arange(n) % n_classes)
     rng = np.random.default_rng(seed)

@@ -1,8 +1,11 @@
-"""Sample sources: each sample counts once, no input is fatal, and nothing blocks."""
+"""Samples in and estimates out: each sample counts once, no input is fatal, nothing blocks, lines are whole, and what
+could not be delivered is counted."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+import json
 import os
 import socket
 import sys
@@ -19,24 +22,21 @@ import colme
 from colme.errors import MissingExtra, NodeError
 from colme.node.config.node_toml import NodeConfig
 from colme.node.config.tables import Estimates, GatewayTable, Samples
-from colme.node.io.sinks import open_sink
+from colme.node.io import sources
+from colme.node.io.mqtt import MqttSink
+from colme.node.io.sinks import LineFile, LinePrinter, open_sink, to_line
 from colme.node.io.sockets import listen_tcp, wait_for_addresses
-from colme.node.io.sources import (
-    CHUNK,
-    LONGEST,
-    GrowingFile,
-    LineParser,
-    Messages,
-    NamedLineParser,
-    SampleSource,
-    Stdin,
-    open_source,
-)
+from colme.node.io.sources import GrowingFile, LineParser, SampleSource, Stdin, open_source
 from tests.support.node_fleet import until
 
 
-def config(source: str, address: str = "") -> NodeConfig:
+def sampled(source: str, address: str) -> NodeConfig:
     return NodeConfig(name="ann", method=colme.Local(), samples=Samples(source=source, address=address))
+
+
+def reported(to: str, address: str, **fields: Any) -> NodeConfig:
+    node = {"name": "ann", "method": colme.Census(), "estimates": Estimates(to=to, address=address)} | fields
+    return NodeConfig(**node)
 
 
 def collect(source: SampleSource, n: int) -> list[float]:
@@ -57,7 +57,18 @@ def drain(source: SampleSource) -> list[float]:
     return found
 
 
-NONSENSE = (b"x", b"nan", b"-inf", b"1e999", b"1,5", b"1 2", b"1_000", b"\xff\xfe", b"0x10", b"9" * (LONGEST + 1))
+NONSENSE = (
+    b"x",
+    b"nan",
+    b"-inf",
+    b"1e999",
+    b"1,5",
+    b"1 2",
+    b"1_000",
+    b"\xff\xfe",
+    b"0x10",
+    b"9" * (sources.LONGEST + 1),
+)
 
 
 @given(st.lists(st.sampled_from([b"1", b" -2.5e3\r", b"", *NONSENSE]), max_size=20), st.integers(1, 60))
@@ -75,7 +86,7 @@ def test_a_line_without_end_takes_no_memory() -> None:
     reader = LineParser(complaints.append)
     for _ in range(100):
         assert reader.feed(b"1" * 10_000) == []
-    assert len(reader._begun) <= LONGEST + 1 and reader.held == 1_000_000
+    assert len(reader._begun) <= sources.LONGEST + 1 and reader.held == 1_000_000
     assert reader.feed(b"\n5\n") == [5.0] and len(complaints) == 1
 
 
@@ -90,15 +101,6 @@ def test_stdin_never_blocks_and_ends() -> None:
     assert source.take() == [3.0] and source.ended and source.take() == []
     assert source.bad == 2 and len(said) == 1 and "'foo' is not a number" in said[0]
     os.close(read)
-
-
-def test_a_file_on_stdin_is_read_in_chunks(tmp_path: Path) -> None:
-    path = tmp_path / "x"
-    path.write_bytes(b"1\n" * CHUNK)
-    descriptor = os.open(path, os.O_RDONLY)
-    source = Stdin(pytest.fail, descriptor)
-    assert len(source.take()) == CHUNK // 2 and len(drain(source)) == CHUNK // 2 and source.ended
-    os.close(descriptor)
 
 
 def test_a_file_is_followed_through_rotation_and_truncation(tmp_path: Path) -> None:
@@ -166,31 +168,47 @@ def test_a_file_goes_on_where_it_was_unless_it_is_another(tmp_path: Path) -> Non
     waiting.resume(b"torn")
 
 
-def test_samples_by_mqtt_from_a_broker_of_a_few_lines() -> None:
-    pytest.importorskip("paho.mqtt")
-    listener = socket.create_server(("127.0.0.1", 0))
+class Broker:
+    """Of a few lines: it takes one client at a time, sends it these payloads, and says what was published."""
 
-    def packet(kind: int, body: bytes) -> bytes:
-        return bytes([kind, len(body)]) + body
+    client: socket.socket | None
 
-    def broker() -> None:
-        client, _ = listener.accept()
-        with client:
-            client.recv(1024)  # CONNECT
-            client.sendall(packet(0x20, b"\0\0"))
-            asked = client.recv(1024)  # SUBSCRIBE, with a number
-            client.sendall(packet(0x90, asked[2:4] + b"\0"))
-            for payload in (b"1.5", b"?", b"2\n3"):
-                client.sendall(packet(0x30, b"\0\x07house/7" + payload))
-            client.recv(1024)  # until it leaves
+    def __init__(self, port: int = 0, *payloads: bytes, reads: bool = True):
+        self.listener = socket.create_server(("127.0.0.1", port))
+        self.port = int(self.listener.getsockname()[1])
+        self.payloads, self.reads, self.heard, self.client = payloads, reads, bytearray(), None
+        self.thread = threading.Thread(target=self._serve, daemon=True)
+        self.thread.start()
 
-    thread = threading.Thread(target=broker, daemon=True)
-    thread.start()
-    source = open_source(config("mqtt", f"127.0.0.1:{listener.getsockname()[1]}/house/7"), lambda _: None)
+    def _serve(self) -> None:
+        self.client, _ = self.listener.accept()
+        with contextlib.suppress(OSError):  # it was closed
+            self.client.recv(1024)  # CONNECT
+            self.client.sendall(b"\x20\x02\0\0")
+            if self.payloads:
+                number = self.client.recv(1024)[2:4]  # of SUBSCRIBE
+                self.client.sendall(b"\x90\x03" + number + b"\0")
+            for payload in self.payloads:
+                self.client.sendall(bytes([0x30, 9 + len(payload)]) + b"\0\x07house/7" + payload)
+            while self.reads and (chunk := self.client.recv(4096)):
+                self.heard += chunk
+
+    def close(self) -> None:
+        if self.client is not None:
+            with contextlib.suppress(OSError):  # the other end was faster
+                self.client.shutdown(socket.SHUT_RDWR)
+        self.thread.join(10)
+        for each in (self.listener, self.client):
+            if each is not None:
+                each.close()
+
+
+def test_samples_by_mqtt() -> None:
+    broker = Broker(0, b"1.5", b"?", b"2\n3")
+    source = open_source(sampled("mqtt", f"127.0.0.1:{broker.port}/house/7"), lambda _: None)
     assert collect(source, 3) == [1.5, 2.0, 3.0] and source.bad == 1
     source.close()
-    thread.join(10)
-    listener.close()
+    broker.close()
 
 
 SKIPPED = "it is skipped, as others will be."
@@ -210,9 +228,117 @@ SKIPPED = "it is skipped, as others will be."
 )
 def test_what_is_wrong_with_the_message_of_a_local_agent(name: str | None, payload: bytes, sentence: str) -> None:
     said: list[str] = []
-    messages = Messages(said.append, NamedLineParser)
+    messages = sources.Messages(said.append, sources.NamedLineParser)
     messages.pull = lambda: [(name, payload), ("meter-2", b"2.5"), (name, payload)]
     assert messages.take() == [("meter-2", 2.5)] and messages.bad == 2 and said == [sentence]
+
+
+# Estimates
+
+
+REPORT = {"name": "ann", "estimate": 1.5}
+
+
+def test_a_file_may_be_moved_away_or_cut_short_at_any_time(tmp_path: Path) -> None:
+    path = tmp_path / "estimates.jsonl"
+    sink = open_sink(reported("file", str(path)), pytest.fail)
+    for each in ("moved", "cut", "stays"):
+        sink([REPORT | {"name": each}])
+        sink([REPORT])
+        assert [json.loads(line)["name"] for line in path.read_text().splitlines()] == [each, "ann"]
+        if each == "moved":
+            path.rename(tmp_path / "old")
+        elif each == "cut":
+            path.write_text("")
+    sink.close()
+    assert sink.dropped == 0 and len((tmp_path / "old").read_text().splitlines()) == 2
+
+
+def test_a_file_that_cannot_be_written_is_told_once_and_tried_again(tmp_path: Path) -> None:
+    folder, said = tmp_path / "later", list[str]()
+    sink = LineFile(str(folder / "x"), said.append)
+    for _ in range(3):
+        sink([REPORT])
+    assert sink.dropped == 3 and len(said) == 1 and "No such file or directory. Estimates are dropped" in said[0]
+    folder.mkdir()
+    sink([REPORT])
+    assert json.loads((folder / "x").read_text()) == REPORT and sink.dropped == 3
+    full = LineFile("/dev/full", said.append)
+    full([REPORT])
+    assert full.dropped == 1 and "No space left" in said[1]
+
+
+def test_a_line_that_was_torn_by_a_full_disk_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, said, write = tmp_path / "x", list[str](), os.write
+    sink = LineFile(str(path), said.append)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", lambda descriptor, line: write(descriptor, line[:10]))
+        sink([REPORT])
+    sink([REPORT])
+    sink([REPORT])
+    torn, *whole = path.read_text().splitlines()
+    assert len(torn) == 10 and [json.loads(line) for line in whole] == [REPORT] * 2 and sink.dropped == 1
+
+
+def test_estimates_by_mqtt_go_on_when_the_broker_comes_back() -> None:
+    broker = Broker()
+    said: list[str] = []
+    sink = open_sink(reported("mqtt", f"127.0.0.1:{broker.port}/house/7"), said.append)
+    packet = b"\x00\x07house/7" + to_line(REPORT).rstrip()
+    for again in (True, False):
+
+        def arrives(broker: Broker = broker) -> bool:
+            sink([REPORT])
+            return bytes([0x30, len(packet)]) + packet in broker.heard
+
+        until(arrives)
+        broker.close()
+        until(lambda before=sink.dropped: (sink([REPORT]), sink.dropped > before)[1])  # type: ignore[misc,func-returns-value]
+        if again:
+            broker = Broker(broker.port)
+    sink.close()
+    place = f"the broker at 127.0.0.1:{broker.port} (estimates.address)"
+    assert len(said) == 2 and said[0].startswith(f"{place} is away: the connection ended")  # once a minute
+    assert said[1] == f"{place} is back."
+
+
+def test_a_broker_that_does_not_answer_is_mentioned_once() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    said: list[str] = []
+    sink = open_sink(reported("mqtt", f"127.0.0.1:{port}/house/7"), said.append)
+    until(lambda: bool(said))
+    sink.close()
+    place = f"the broker at 127.0.0.1:{port} (estimates.address)"
+    assert said == [f"{place} is away: it does not answer. It is dialed until it answers."]
+
+
+def test_a_broker_that_does_not_read_takes_no_memory() -> None:
+    broker = Broker(reads=False)
+    sink = MqttSink(reported("mqtt", f"127.0.0.1:{broker.port}/house/7"), lambda _: None)
+    until(sink._client.is_connected)
+    report = {"name": "x" * 100_000}
+    until(lambda: sink([report]) or sink.dropped >= 20)  # type: ignore[func-returns-value]
+    assert len(sink._client._out_packet) <= 1
+    broker.close()
+    sink.close()
+
+
+def test_nobody_who_does_not_read_holds_a_sink() -> None:
+    read, write = os.pipe()
+    printer = LinePrinter(write)
+    for _ in range(5000):
+        printer([{"name": "ann", "estimate": 1.0}])
+    assert printer.dropped > 0
+    assert os.read(read, 64).startswith(b'{"name": "ann"')
+    os.close(read)
+    before = printer.dropped
+    printer([{"name": "ann", "estimate": 1.0}])  # nobody will ever read it: no reason to stop
+    assert printer.dropped == before + 1
+    os.close(write)
+
+
+# Addresses
 
 
 def test_an_address_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,30 +364,27 @@ def test_an_address_that_is_not_there_yet_is_waited_for(monkeypatch: pytest.Monk
     ]
 
 
-@pytest.mark.parametrize(
-    ("number", "remedy"),
-    [(errno.EADDRINUSE, "Choose another port."), (errno.EADDRNOTAVAIL, "Choose an address of this machine"),
-     (errno.EACCES, "Choose a port above 1023."), (errno.ENOMEM, "Check the address.")],
-)  # fmt: skip
-def test_the_remedy_follows_from_why_listening_failed(
-    number: int, remedy: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Refusing(socket.socket):
-        def bind(self, address: object) -> None:
+def test_the_remedy_follows_from_why_listening_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, remedy in (
+        (errno.EADDRINUSE, "Choose another port."), (errno.EADDRNOTAVAIL, "Choose an address of this machine"),
+        (errno.EACCES, "Choose a port above 1023."), (errno.ENOMEM, "Check the address."),
+    ):  # fmt: skip
+
+        def bind(*_: object, number: int = number) -> None:
             raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(socket, "socket", Refusing)
-    with pytest.raises(NodeError, match=f"^cannot listen at 127.0.0.1:7000: {os.strerror(number)}. {remedy}"):
-        listen_tcp("127.0.0.1:7000", "address")
+        monkeypatch.setattr(socket, "socket", type("Refusing", (socket.socket,), {"bind": bind}))
+        with pytest.raises(NodeError, match=f"^cannot listen at 127.0.0.1:7000: {os.strerror(number)}. {remedy}"):
+            listen_tcp("127.0.0.1:7000", "address")
+        monkeypatch.undo()
 
 
 def source(address: str) -> object:
-    return open_source(config("mqtt", address), pytest.fail)
+    return open_source(sampled("mqtt", address), pytest.fail)
 
 
 def sink(address: str, **fields: Any) -> object:
-    node = {"name": "ann", "method": colme.Census(), "estimates": Estimates(to="mqtt", address=address)} | fields
-    return open_sink(NodeConfig(**node), pytest.fail)
+    return open_sink(reported("mqtt", address, **fields), pytest.fail)
 
 
 REFUSED: dict[str, tuple[Callable[[], object], str]] = {
