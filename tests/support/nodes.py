@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from colme.testing import SIGMA
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
@@ -24,6 +23,7 @@ from colme.node.membership import Introductions
 from colme.node.messages.wire import Control, HistogramBody, Record, pack, pack_control, unpack
 from colme.node.net.memory import MemoryNetwork
 from colme.node.store import AgentStore
+from colme.testing import SIGMA
 
 PERIOD = 0.05
 
