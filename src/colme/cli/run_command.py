@@ -112,8 +112,9 @@ def _launch(ranks: int, experiment: str) -> None:
     code = launch(ranks, [*given, "--ranks"])  # the last one counts: the ranks are there
     if code not in (0, 1, 2, 130):
         how = f"signal {-code if code < 0 else code}" if code < 0 or code in (9, 15, 137, 143) else f"code {code}"
+        again = shlex.join(["colme", *given])
         say(f"Error: the ranks of {experiment} ended with {how}: one of them was killed, or had too little memory. "
-            f"Finished runs are kept. To continue from the last checkpoint: {shlex.join(('colme', *given))}")  # fmt: skip
+            f"Finished runs are kept. To continue from the last checkpoint: {again}")  # fmt: skip
         code = 1
     sys.exit(code)
 
