@@ -46,6 +46,7 @@ from numpy.typing import NDArray
 from colme._core.jit import at, equation, kernel
 from colme.errors import ColmeError, MethodError, one_of, positive, shorten, whole
 from colme.moments import deviation, kurtosis
+from colme.support.arrays import Floats
 
 BOUNDS = ("laplace", "fourth-moment", "hoeffding")
 LEVELS = ("agent", "edge", "network", "population")
@@ -234,13 +235,13 @@ class Bound(msgspec.Struct, frozen=True):
             return float(difference_radius(n, sigma, self.gamma))
         return float(laplace_radius(n, sigma, self.gamma))
 
-    def table(self, n: int) -> NDArray[np.float64]:
+    def table(self, n: int) -> Floats:
         """R(0), .., R(n) and some more, at sigma = 1: every radius is proportional to sigma."""
         return _table(self, max(64, 1 << n.bit_length()))
 
 
 @functools.lru_cache(maxsize=64)
-def _table(bound: Bound, size: int) -> NDArray[np.float64]:
+def _table(bound: Bound, size: int) -> Floats:
     """Runs that differ in their seeds share it."""
     return np.array([bound.radius(n) for n in range(size)])
 

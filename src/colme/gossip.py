@@ -25,6 +25,7 @@ from colme._core.team import Neighborhood
 from colme.consensus import metropolis_weight
 from colme.graphs import Graph
 from colme.spectrum import metropolis_weights
+from colme.support.arrays import Floats
 
 u64 = np.uint64
 
@@ -184,7 +185,7 @@ def consensus_round(indptr, indices, weights, at, now, before, momentum, first, 
     return sent
 
 
-def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None) -> NDArray[np.float64]:
+def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None) -> Floats:
     """How many agents each agent hears of in k = 1, 2, .. rounds (at least `gossip.enough_rounds`), (rounds, agents):
     one over the sum of the squared weights with which their numbers enter its z. On a star that is few however many
     rounds there are.
@@ -221,7 +222,7 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
     return heard
 
 
-def _signs(hood: Neighborhood, n_probes: int) -> NDArray[np.float64]:
+def _signs(hood: Neighborhood, n_probes: int) -> Floats:
     """Random signs of the own agents."""
     words = np.stack(
         [random.words(0, random.PROBE, k, first=hood.first, n=hood.n_own) for k in range(n_probes)], axis=1

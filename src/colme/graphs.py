@@ -16,6 +16,7 @@ from colme._core.jit import kernel, prefetch
 from colme._core.regular_graph import random_regular_rows
 from colme._core.team import ALONE, Neighborhood, Team
 from colme.errors import GraphError, shorten, whole
+from colme.support.arrays import Integers, Mask
 
 u64 = np.uint64
 
@@ -40,7 +41,7 @@ class Graph:
     def __init__(self, indptr: ArrayLike, indices: ArrayLike, *, check: bool = True):
         """Rows are checked to be those of a simple undirected graph, unless the caller knows (`from_edges` is the
         ordinary way to a graph)."""
-        self.indptr: NDArray[np.int64] = np.asarray(indptr, np.int64)
+        self.indptr: Integers = np.asarray(indptr, np.int64)
         self.indices: NDArray[np.uint32] = np.asarray(indices, np.uint32)
         if check:
             self._check()
@@ -83,11 +84,11 @@ class Graph:
         return self
 
     @property
-    def degrees(self) -> NDArray[np.int64]:
+    def degrees(self) -> Integers:
         return np.diff(self.indptr)
 
     @property
-    def owners(self) -> NDArray[np.int64]:
+    def owners(self) -> Integers:
         """For each entry of `indices`, the agent whose neighbor it is."""
         return np.repeat(np.arange(self.n_agents), self.degrees)
 
@@ -103,26 +104,26 @@ class Graph:
     def neighbors(self, agent: int) -> NDArray[np.uint32]:
         return self.indices[self.indptr[agent] : self.indptr[agent + 1]]
 
-    def edges(self) -> NDArray[np.int64]:
+    def edges(self) -> Integers:
         """(n_edges, 2), each edge once as (low, high), sorted."""
         a, b = self.owners, self.indices.astype(np.int64)
         pairs = np.stack([a, b], axis=1)[a < b]
         return pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
 
-    def adjacency(self) -> NDArray[np.bool_]:
+    def adjacency(self) -> Mask:
         """The dense adjacency matrix (for small graphs)."""
         dense = np.zeros((self.n_agents, self.n_agents), bool)
         dense[self.owners, self.indices] = True
         return dense
 
-    def components(self) -> NDArray[np.int64]:
+    def components(self) -> Integers:
         """The connected component of every agent, numbered 0, 1, ... by their first agent."""
         n = self.n_agents
         component = np.empty(n, np.int64)
         _find_components(self.indptr, self.indices, component, np.zeros(n, np.uint8), np.empty(n + 1, np.uint32))
         return component
 
-    def kept(self, mask: NDArray[np.bool_]) -> Graph:
+    def kept(self, mask: Mask) -> Graph:
         """The rows without the neighbors where the mask is False; it treats both directions of an edge alike."""
         ends = np.concatenate([[0], np.cumsum(mask)])
         return Graph(ends[self.indptr], self.indices[mask], check=False)
@@ -163,7 +164,7 @@ class GraphPart(Graph):
     def whole(self) -> GraphTotals:
         return self.totals
 
-    def components(self) -> NDArray[np.int64]:
+    def components(self) -> Integers:
         """None: they cannot be told from a part."""
         return np.empty(0, np.int64)
 
@@ -193,7 +194,7 @@ def _find_components(indptr, indices, component, known, queue):
         found += 1
 
 
-def has_bipartite_component(indptr: NDArray[np.int64], indices: NDArray[np.uint32], team: Team = ALONE) -> bool:
+def has_bipartite_component(indptr: Integers, indices: NDArray[np.uint32], team: Team = ALONE) -> bool:
     """`Graph.bipartite`, which the first worker of a team on one machine finds out for all."""
     found = False
     if team.rank == 0:
@@ -252,7 +253,7 @@ def _scatter(low, high, indptr):
     return indices
 
 
-def _from_pairs(n_agents: int, low: NDArray[np.int64], high: NDArray[np.int64]) -> Graph:
+def _from_pairs(n_agents: int, low: Integers, high: Integers) -> Graph:
     degrees = np.bincount(low, minlength=n_agents) + np.bincount(high, minlength=n_agents)
     indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
     return Graph(indptr, _scatter(low, high, indptr), check=False)
@@ -460,9 +461,7 @@ def watts_strogatz_graph(n_agents: int, degree: int, p: float, *, rng: Rng = Non
     return _from_pairs(n_agents, np.minimum(low, high), np.maximum(low, high))
 
 
-def _rewire_one_by_one(
-    n: int, low: NDArray[np.int64], high: NDArray[np.int64], moved: NDArray[np.int64], generator: np.random.Generator
-) -> Graph:
+def _rewire_one_by_one(n: int, low: Integers, high: Integers, moved: Integers, generator: np.random.Generator) -> Graph:
     """The same on a dense or small graph, where drawing again could go on for ever: an edge moves if there is room."""
     taken = np.eye(n, dtype=bool)
     taken[low, high] = taken[high, low] = True
@@ -493,7 +492,7 @@ def complete_graph(n_agents: int) -> Graph:
     return _from_pairs(n_agents, low, high)
 
 
-def _ring(n_agents: int, degree: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _ring(n_agents: int, degree: int) -> tuple[Integers, Integers]:
     n_agents, degree = _check_agents(n_agents), whole(degree, "degree", "degree=0", GraphError, low=0)
     if degree % 2 or degree >= n_agents:
         raise GraphError(

@@ -35,7 +35,6 @@ from statistics import NormalDist
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import at, equation, helper, kernel, lanes_like, select, slp_kernel
 from colme._core.normal import exponential
@@ -44,6 +43,7 @@ from colme.gossip import Gossip, agents_heard, consensus_round, line_room, mean_
 from colme.graphs import Graph
 from colme.method import Agent, Method, Place, Posterior, Round, State, World
 from colme.spectrum import stable_step
+from colme.support.arrays import Floats, Mask
 
 u64 = np.uint64
 
@@ -95,7 +95,7 @@ class GuardedMethod(Method, frozen=True, kw_only=True):
 class TrustFilter:
     """The probabilities of each weight, and what they were learned from, for one agent or all."""
 
-    saved: ClassVar[tuple[str, ...]] = ("probability", "total", "surprises", "votes")
+    saved = ("probability", "total", "surprises", "votes")
 
     def __init__(self, n_agents: int, *, trusting: bool):
         one, zero = TRUSTING if trusting else WARY
@@ -107,7 +107,7 @@ class TrustFilter:
         self.surprises = np.full((n_agents, MEMORY), MEDIAN, np.float32)
         self.votes = 0  # learned from
 
-    def learn(self, sums: NDArray[np.float64], log_time: float, trust: NDArray[np.float64], *, keep: bool) -> None:
+    def learn(self, sums: Floats, log_time: float, trust: Floats, *, keep: bool) -> None:
         """Equations (3) and (4): trust[a] = lambda after these sums over all agents heard, `log_time` after the last.
         They are remembered if `keep`."""
         slot = self.votes % MEMORY
@@ -222,7 +222,7 @@ class Judgment:
         "window", "recent", "learned", "trust", "began", "last", "rounds",
     )  # fmt: skip
 
-    def __init__(self, method: GuardedMethod, gossip: Gossip, heard: NDArray[np.float64], n_agents: int):
+    def __init__(self, method: GuardedMethod, gossip: Gossip, heard: Floats, n_agents: int):
         self.gossip, self.heard, self.refresh = gossip, heard, method.guard_refresh
         self.filter = TrustFilter(n_agents, trusting=method.trusting)
         self.has_intervals = method.has_intervals
@@ -248,7 +248,7 @@ class Judgment:
         self._add(known & self.judges, np.stack(sums[: self.own.shape[1]], axis=-1))
         self.square = np.where(known, self.square + self.count * sums[3], self.square)
 
-    def _add(self, judged: NDArray[np.bool_], sums: NDArray[np.float64]) -> None:
+    def _add(self, judged: Mask, sums: Floats) -> None:
         self.own[judged] += sums[judged]
 
     def starts(self, t: int) -> bool:
@@ -270,7 +270,7 @@ class Judgment:
             self.rounds, self.last, self.learned[:] = -1, self.began, found
         self._read(found, since, t)
 
-    def _learn(self, found: NDArray[np.float64], *, keep: bool) -> None:
+    def _learn(self, found: Floats, *, keep: bool) -> None:
         """Learn from the sums over all agents that were heard so far."""
         sums = self.now * self.heard[self.rounds - 1][:, None]
         self.filter.learn(sums, math.log(self.began / self.last), found, keep=keep)
@@ -288,22 +288,22 @@ class Judgment:
         if not gossiped:
             self._read(self.learned, self.last, t)
 
-    def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
+    def _read(self, weight: Floats, since: int, t: int) -> None:
         """lambda at step t, by this weight, which was learned from evidence of step `since`."""
         hesitates = t <= HESITATION and not self.filter.trusting
         self.trust[:] = aged(0.5 * weight if hesitates else weight, since, t)
 
     @property
-    def _n_heard(self) -> NDArray[np.float64]:
+    def _n_heard(self) -> Floats:
         """Agents heard in an average."""
         return self.heard[-1]
 
-    def widening(self) -> NDArray[np.float64]:
+    def widening(self) -> Floats:
         """The factor by which intervals must be widened, at least 1."""
         A, D, Q, V, C = self.recent.T
         return np.asarray(widening_factor(A, D, Q, V, C, self.trust, self._n_heard))
 
-    def interval(self, lower: Any, upper: Any, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def interval(self, lower: Any, upper: Any, level: float) -> tuple[Floats, Floats]:
         """The method's interval, moved to the guarded estimate, blended with the own mean's (Student's) and widened."""
         trust, own = self.weights, self._own_reach(level)
         factor, estimate = self.widening(), self.guarded
@@ -311,14 +311,14 @@ class Judgment:
         above = factor * (own + trust * (upper - self.estimate))
         return estimate - below, estimate + above
 
-    def _own_reach(self, level: float) -> NDArray[np.float64]:
+    def _own_reach(self, level: float) -> Floats:
         """The part of Student's interval of the own mean that enters half of an interval of this level."""
         n, trust = self.count.astype(np.float64), self.weights
         error = np.sqrt(self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
         own = np.where(n > 1.0, (1.0 - trust) * student(level, n - 1.0) * error, np.inf)
         return np.where(trust < 1.0, own, 0.0)
 
-    def points_to_hold(self, truth: NDArray[np.float64], level: float) -> tuple[Any, Any]:
+    def points_to_hold(self, truth: Floats, level: float) -> tuple[Any, Any]:
         """Two points for each agent. The truth lies in the interval of `interval` if the lower end of the method's own
         interval is at most the first point, and the upper end at least the second."""
         away, own = (truth - self.guarded) / self.widening(), self._own_reach(level)
@@ -326,17 +326,17 @@ class Judgment:
             return self.estimate + (away + own) / self.weights, self.estimate + (away - own) / self.weights
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> Floats:
         """lambda, as each agent uses it."""
         return self.trust
 
     @property
-    def guarded(self) -> NDArray[np.float64]:
+    def guarded(self) -> Floats:
         """The estimates that guarded agents report."""
         return np.asarray(guarded_estimate(self.mean, self.estimate, self.weights))
 
 
-def student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
+def student(level: float, freedom: Floats) -> Floats:
     """Half the width of an interval of this level of Student's distribution: exact for one and two degrees of freedom,
     else by Cornish and Fisher's expansion, to .05 % at level .9, .2 % at .95 and 1 % at .99."""
     p, z = 0.5 + 0.5 * level, NormalDist().inv_cdf(0.5 + 0.5 * level)
@@ -353,7 +353,7 @@ def student(level: float, freedom: NDArray[np.float64]) -> NDArray[np.float64]:
 class ArrayJudgment(Judgment):
     """The judgment of all agents of an array: the same equations, in kernels."""
 
-    def __init__(self, method: GuardedMethod, gossip: Gossip, heard: NDArray[np.float64], hood: Neighborhood):
+    def __init__(self, method: GuardedMethod, gossip: Gossip, heard: Floats, hood: Neighborhood):
         super().__init__(method, gossip, heard, hood.n_own)
         n_sums = self.own.shape[1]
         self.own = np.zeros((n_sums, hood.n_own)).T  # each sum of all agents together: they are added to at every step
@@ -362,7 +362,7 @@ class ArrayJudgment(Judgment):
         self._mine = slice(hood.at, hood.at + hood.n_own), slice(n_sums)
         self.now, self.before = self.seen[self._mine], self.seen_before[self._mine]
         self.believed = method.trusting  # all agents trust the method
-        self._factor: NDArray[np.float64] | None = None  # of the present sums, if all do
+        self._factor: Floats | None = None  # of the present sums, if all do
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """A copy: its averages are views of its own room again."""
@@ -384,15 +384,15 @@ class ArrayJudgment(Judgment):
         if not gossiped:
             self._read(self.learned, self.last, t)
 
-    def _learn(self, found: NDArray[np.float64], *, keep: bool) -> None:
+    def _learn(self, found: Floats, *, keep: bool) -> None:
         self._factor = None
         super()._learn(found, keep=keep)
 
-    def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
+    def _read(self, weight: Floats, since: int, t: int) -> None:
         super()._read(weight, since, t)
         self.believed = bool((self.trust == 1.0).all())
 
-    def widening(self) -> NDArray[np.float64]:
+    def widening(self) -> Floats:
         if not self.believed:
             return super().widening()
         if self._factor is None:
@@ -405,7 +405,7 @@ class ArrayJudgment(Judgment):
         return not self.believed or bool((self.widening() != 1.0).any())
 
     @property
-    def guarded(self) -> NDArray[np.float64]:
+    def guarded(self) -> Floats:
         return self.estimate if self.believed else super().guarded
 
 
@@ -442,7 +442,7 @@ def _keep(
 class GuardedState(State):
     """Array form: the state of a method, and the guard around it."""
 
-    saved: ClassVar[tuple[str, ...]] = ("inner", "judgment", "sent")
+    saved = ("inner", "judgment", "sent")
 
     def __init__(self, method: GuardedMethod, inner: State, world: World, graph: Graph):
         super().__init__(method, world)
@@ -483,11 +483,11 @@ class GuardedState(State):
         hood.refresh(judgment.seen.reshape(-1))
 
     @property
-    def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
+    def estimate(self) -> Floats:  # type: ignore[override]
         return self.judgment.guarded
 
     @property
-    def own_mean(self) -> NDArray[np.float64]:
+    def own_mean(self) -> Floats:
         return self.inner.own_mean
 
     @property
@@ -508,7 +508,7 @@ class GuardedState(State):
     def last_graph(self) -> Graph:
         return self.inner.last_graph()
 
-    def coverage(self, truth: NDArray[np.float64], level: float) -> float:
+    def coverage(self, truth: Floats, level: float) -> float:
         judgment, team = self.judgment, self.world.team
         if not judgment.has_intervals or not team.any(judgment.changes_intervals):
             return self.inner.coverage(truth, level)
@@ -528,7 +528,7 @@ class GuardedState(State):
 class SumsMessage(NamedTuple):
     """What a guarded agent sends to its neighbors beside its method's messages: z(k), and its degree."""
 
-    sums: NDArray[np.float64]
+    sums: Floats
     degree: int
 
 
@@ -536,7 +536,7 @@ class GuardedAgent(Agent):
     """Per-agent form: the agent of a method, and the guard around it. The sums go to all neighbors, also those that the
     method no longer uses."""
 
-    saved: ClassVar[tuple[str, ...]] = (*Agent.saved, "inner", "judgment")
+    saved = (*Agent.saved, "inner", "judgment")
 
     def __init__(self, method: GuardedMethod, inner: Agent):
         place = inner.place

@@ -7,7 +7,7 @@ to the bit. `colme.node.net.memory` does the same over bytes.
 from __future__ import annotations
 
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph
 from colme.method import EVERYONE, Agent, Inbox, Method, NeighborState, Place, World, arrived
 from colme.spectrum import stable_step
+from colme.support.arrays import Floats, Integers
 
 Outboxes = dict[Any, dict[Hashable, Any]]
 Carrier = Callable[[Outboxes, int], Mapping[Any, Inbox]]
@@ -25,7 +26,7 @@ Carrier = Callable[[Outboxes, int], Mapping[Any, Inbox]]
 
 def lockstep(
     method: Method,
-    samples: NDArray[np.float64],
+    samples: Floats,
     graph: Graph,
     *,
     sigma: Any = None,
@@ -34,7 +35,7 @@ def lockstep(
     exchange: type = np.float32,
     loss: float = 0.0,
     seed: int = 0,
-) -> NDArray[np.float64]:
+) -> Floats:
     """Estimates (steps, agents) of one agent object per agent that exchange messages over the graph, nothing else.
 
     Every message arrives in the exchange in which it was sent, or never: with loss, the very messages get lost that a
@@ -154,7 +155,7 @@ def deliver(agents: Mapping[Any, Agent], lost: set[tuple[int, int]]) -> Carrier:
 class LockstepState(NeighborState):
     """The array form of a method that has only a per-agent form: one object per agent."""
 
-    saved: ClassVar[tuple[str, ...]] = (*NeighborState.saved, "agents")
+    saved = (*NeighborState.saved, "agents")
 
     def __init__(self, method: Method, world: World, graph: Graph):
         super().__init__(method, world, graph)
@@ -174,11 +175,11 @@ class LockstepState(NeighborState):
         self._keep_common_neighbors()
 
     @property
-    def own_mean(self) -> NDArray[np.float64]:
+    def own_mean(self) -> Floats:
         return np.array([agent.own_mean for agent in self.agents.values()])
 
     @property
-    def own_count(self) -> NDArray[np.int64]:
+    def own_count(self) -> Integers:
         return np.array([agent.own_count for agent in self.agents.values()])
 
     def _keep_common_neighbors(self) -> None:

@@ -30,6 +30,7 @@ from colme.graphs import Graph
 from colme.metrics import measured
 from colme.moments import Moments
 from colme.samples import running_mean
+from colme.support.arrays import Floats, Mask
 from colme.support.structs import Configuration
 
 Inbox = dict[Hashable, Any]
@@ -48,7 +49,7 @@ EVERYONE = "everyone"
 """An address that only a simulation can serve: the message reaches every agent, neighbor or not."""
 
 
-def arrived(seed: int, t: int, n_slots: int, loss: float, first: int = 0) -> NDArray[np.bool_]:
+def arrived(seed: int, t: int, n_slots: int, loss: float, first: int = 0) -> Mask:
     """Which messages of step t arrive, in the slots first, first + 1, .., if each gets lost with this probability."""
     before = first % 64  # words begin at a multiple of 64
     words = random.words(seed, random.LOSS, t, first=first - before, n=before + n_slots)
@@ -69,19 +70,19 @@ class World:
     class_: NDArray[Any]  # true classes, for metrics and for the oracle; zeros if they are not known
     sigma: Any  # known scale: a float, one per agent, or None
     width: float | None  # length of an interval that holds all samples of an agent
-    mean: NDArray[np.float64]  # local means; NaN before an agent's first sample
+    mean: Floats  # local means; NaN before an agent's first sample
     count: NDArray[np.int32] | None  # samples per agent; None: all have t
     classes_known: bool = True
     kurtosis: float = 3.0  # of the samples, as far as it is known
     exchange: type = np.float32  # the type in which neighbors hear estimates
-    truth: NDArray[np.float64] | None = None  # true means at step t, for metrics; None if they are not known
+    truth: Floats | None = None  # true means at step t, for metrics; None if they are not known
     tolerance: float = 0.1  # an error beyond it counts
     recorded: bool = True  # whether the metrics of this step are
     loss: float = 0.0  # probability that a message does not arrive
     seed: int = 0  # of what gets lost
     t: int = 0
     moments: Moments | None = None  # of the samples, where a method needs them
-    draw: Callable[[int], NDArray[np.float64]] | None = None  # the samples of a step
+    draw: Callable[[int], Floats] | None = None  # the samples of a step
     errors: Any = None  # what measures errors against the true means (`colme.sim.sampling.Errors`)
     hood: Neighborhood = None  # type: ignore[assignment]  # where to find numbers of neighbors; None: here are all agents
 
@@ -105,11 +106,11 @@ class World:
         self._first_slot: int | None = None
 
     @property
-    def seen_mean(self) -> NDArray[np.float64]:
+    def seen_mean(self) -> Floats:
         """The local means of all visible agents."""
         return self.mean if self.team.size == 1 else self._all_means
 
-    def arrived(self, n_slots: int) -> NDArray[np.bool_] | None:
+    def arrived(self, n_slots: int) -> Mask | None:
         """Which messages of this step arrive, slot by slot of the graph's rows (from the neighbor in the slot to the
         agent of the row); None: all."""
         if self.loss == 0.0:
@@ -119,7 +120,7 @@ class World:
         return arrived(self.seed, self.t, n_slots, self.loss, self._first_slot)
 
     @property
-    def newest(self) -> NDArray[np.float64]:
+    def newest(self) -> Floats:
         """The sample of each agent at step t; NaN where it has none."""
         if self.draw is None:
             raise MethodError("this world has no samples of single steps: it only holds means. Pass draw=... to World.")
@@ -192,7 +193,7 @@ class State(ABC):
     trust: float = math.nan
     """The weight of collaborative estimates, on average, where a guard sets it (`colme.guard`)."""
 
-    estimate: NDArray[np.float64]
+    estimate: Floats
     """Collaborative estimates; NaN where an agent has none yet. The next step may overwrite the array."""
 
     edges: Edges
@@ -205,9 +206,7 @@ class State(ABC):
     def step(self, world: World) -> None:
         """Advance all agents; `world` already holds the means and counts of step world.t."""
 
-    def advance(
-        self, world: World, means: NDArray[np.float64], recorded: NDArray[np.bool_], out: NDArray[np.float64]
-    ) -> None:
+    def advance(self, world: World, means: Floats, recorded: Mask, out: Floats) -> None:
         """Make steps world.t, world.t + 1, .., one for each row of means; out[i] gets the metrics of row i where it is
         recorded (`colme.metrics.OF_METHOD`). A state that makes many steps in one call, which is faster where agents
         are few, does so here. If there are several rows, every agent has a sample at each."""
@@ -225,7 +224,7 @@ class State(ABC):
     """The variance that the method claims for each estimate, where it has a posterior."""
 
     @property
-    def own_mean(self) -> NDArray[np.float64]:
+    def own_mean(self) -> Floats:
         """What each agent would report on its own."""
         return self.world.mean
 
@@ -238,7 +237,7 @@ class State(ABC):
         """The edges that are left after the last step; the state gives up what only further steps would need."""
         return self.edges.last_graph()
 
-    def coverage(self, truth: NDArray[np.float64], level: float) -> float:
+    def coverage(self, truth: Floats, level: float) -> float:
         """Share of the agents whose posterior interval at this level holds their true mean; NaN: there is none."""
         return math.nan
 
@@ -246,7 +245,7 @@ class State(ABC):
         """Posterior intervals, for methods that have them."""
         return None
 
-    def cdf(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
+    def cdf(self, value: Floats) -> Floats:
         """The posterior probability that each true mean lies below a value; NaN: there is none."""
         return np.full(len(value), math.nan)
 
@@ -287,10 +286,10 @@ class NeighborState(State):
 class Posterior(NamedTuple):
     """What a method knows about each agent beyond its estimate."""
 
-    probability: NDArray[np.float64]
+    probability: Floats
     """That the agent belongs to its group."""
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
+    lower: Floats
+    upper: Floats
     """The true mean lies between them with the probability that was asked for."""
 
 

@@ -14,12 +14,12 @@ scalar functions serve arrays and single agents alike.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import at, equation, kernel
+from colme.support.arrays import Floats
 
 
 @equation
@@ -59,12 +59,12 @@ def _observe(second, third, fourth, mean, count, samples):
 class Moments:
     """M2, M3 and M4 of every agent."""
 
-    saved: ClassVar[tuple[str, ...]] = ("second", "third", "fourth")
+    saved = ("second", "third", "fourth")
 
     def __init__(self, n_agents: int):
         self.second, self.third, self.fourth = np.zeros(n_agents), np.zeros(n_agents), np.zeros(n_agents)
 
-    def observe(self, samples: NDArray[np.float64], mean: NDArray[np.float64], count: Any, first: int = 0) -> None:
+    def observe(self, samples: Floats, mean: Floats, count: Any, first: int = 0) -> None:
         """Samples (NaN: none) of agents first, first + 1, .. whose means and counts are those before."""
         part = slice(first, first + len(samples))
         _observe(self.second[part], self.third[part], self.fourth[part], mean, count, samples)

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from colme.errors import SampleError, positive, shorten
 from colme.scenario import LARGEST, SMALLEST, class_dtype
+from colme.support.arrays import Floats
 
 f64 = np.float64
 
@@ -119,18 +120,18 @@ class Recording:
                 setattr(part, name, value[agents])
         return part
 
-    def truth(self, t: int) -> NDArray[np.float64] | None:
+    def truth(self, t: int) -> Floats | None:
         return self._truth
 
     def steady_until(self, t: int) -> float:
         return np.inf
 
-    def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None:
+    def fill(self, out: Floats, t0: int, first: int = 0) -> None:
         n_steps, n_agents = out.shape
         np.subtract(self.values[t0 - 1 : t0 - 1 + n_steps, first : first + n_agents], self.origin, out=out)
 
 
-def _check_means(class_: NDArray[Any], means: NDArray[np.float64]) -> None:
+def _check_means(class_: NDArray[Any], means: Floats) -> None:
     """The agents of a class have equal means; an oracle that pools others would not be one. Two classes may share a
     mean: they differ in something else."""
     member = np.zeros(class_.max() + 1, np.int64)
@@ -144,7 +145,7 @@ def _check_means(class_: NDArray[Any], means: NDArray[np.float64]) -> None:
         )
 
 
-def _as_floats(values: ArrayLike, name: str = "samples") -> NDArray[np.float64]:
+def _as_floats(values: ArrayLike, name: str = "samples") -> Floats:
     """An array of float64; masked entries are missing ones."""
     try:
         if isinstance(values, np.ma.MaskedArray):

@@ -31,6 +31,7 @@ from colme._core.jit import (
 from colme._core.random import SKIP, VALUE, VALUE_2, box_muller, circle_point, minus_two_log, philox, uniform
 from colme.errors import SampleError, whole
 from colme.scenario import DISTRIBUTIONS, Scenario, check_seed
+from colme.support.arrays import Floats
 
 f32, f64, i32, u32, u64 = np.float32, np.float64, np.int32, np.uint32, np.uint64
 
@@ -142,9 +143,7 @@ def _fill_other(out, first, t0, key0, key1, kind, df, location, scale):
                     line[i] = location[i] + at(scale, i) * noise[lane]
 
 
-def _fill_numpy(
-    out: NDArray[np.float64], first: int, t0: int, seed: int, kind: int, df: float, location: Any, scale: Any
-) -> None:
+def _fill_numpy(out: Floats, first: int, t0: int, seed: int, kind: int, df: float, location: Any, scale: Any) -> None:
     """The NumPy form of the two kernels: the same bits."""
     n = out.shape[1]
     for row, line in enumerate(out):
@@ -224,7 +223,7 @@ class ScenarioStream:
         self._means: tuple[float, ...] = ()  # those that the location was made from
         self._location = np.empty(0)
 
-    def truth(self, t: int) -> NDArray[np.float64]:
+    def truth(self, t: int) -> Floats:
         """The true mean of every agent at step t, centered."""
         means = self.scenario.means_at(t)
         if means is not self._means:
@@ -237,7 +236,7 @@ class ScenarioStream:
         shift = self.scenario.shift_step
         return shift if shift is not None and t < shift else np.inf
 
-    def fill(self, out: NDArray[np.float64], t0: int, first: int = 0) -> None:
+    def fill(self, out: Floats, t0: int, first: int = 0) -> None:
         """out[k, i] = the sample of agent first + i at step t0 + k (first a multiple of 64)."""
         shift = self.scenario.shift_step
         if shift is not None and t0 < shift < t0 + len(out):
@@ -256,7 +255,7 @@ class ScenarioStream:
         if not self.complete:
             self._leave_out(out, t0, first)
 
-    def _leave_out(self, out: NDArray[np.float64], t0: int, first: int) -> None:
+    def _leave_out(self, out: Floats, t0: int, first: int) -> None:
         """NaN for agents that skip this step or have not joined yet."""
         part = slice(first, first + out.shape[1])
         rate = self.skip_rate[part] if isinstance(self.skip_rate, np.ndarray) else self.skip_rate
@@ -268,7 +267,7 @@ class ScenarioStream:
                 line[t0 + row < self.joins[part]] = np.nan
 
 
-def draw(scenario: Scenario, seed: int, steps: int, *, first: int = 0, n: int | None = None) -> NDArray[np.float64]:
+def draw(scenario: Scenario, seed: int, steps: int, *, first: int = 0, n: int | None = None) -> Floats:
     """The samples of a scenario as an array (steps, agents), not centered: row t-1 is step t.
 
     scenario  a `Scenario`

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
-from colme.errors import ColmeError, RunError, ScenarioError, one_of, positive, shorten
+from colme.errors import RunError, ScenarioError, one_of, positive, shorten
+from colme.support.arrays import Floats, Integers
 from colme.support.structs import Configuration
 
 DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli", "exponential")
@@ -67,7 +68,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
     See also: simulate, Recording, draw
     """
 
-    refusal: ClassVar[type[ColmeError]] = ScenarioError
+    refusal = ScenarioError
 
     case: str = ""
     n_agents: int
@@ -240,7 +241,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             joins = np.where(rank < round(self.late_share * self.n_agents), self.late_step, 1)
         scale = np.asarray(self.known_scale, float)
         per_class = scale.shape == (len(self.means),)
-        sigma: float | NDArray[np.float64] = scale[first:end] if scale.ndim else float(scale)
+        sigma: float | Floats = scale[first:end] if scale.ndim else float(scale)
         if per_class:
             sigma = scale[entry]
         if self.spread > 0:
@@ -273,7 +274,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             entry[some] = np.searchsorted(ends, rank[some], side="right")
         return entry
 
-    def _offsets(self, seed: int, first: int, end: int) -> NDArray[np.float64]:
+    def _offsets(self, seed: int, first: int, end: int) -> Floats:
         """Of every agent from the mean of its class, in standard deviations."""
         word, second = (random.words(seed, random.SPREAD, t, first=first, n=end - first) for t in range(2))
         if self.spread_shape == "uniform":
@@ -287,10 +288,10 @@ class Population:
     which it joins (None: all at 1), which entry of `means` is its own, and how far from there its own mean is."""
 
     class_: NDArray[Any]
-    sigma: float | NDArray[np.float64]
-    joins: NDArray[np.int64] | None
+    sigma: float | Floats
+    joins: Integers | None
     entry: NDArray[Any]
-    offset: NDArray[np.float64] | None = None
+    offset: Floats | None = None
 
 
 def check_seed(seed: object) -> int:

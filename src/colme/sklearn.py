@@ -13,11 +13,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.estimate import estimate_moments
-from colme.data.moments import Floats, Integers, RunningMoments
+from colme.data.moments import RunningMoments
 from colme.data.read.arrow_columns import JOINT
 from colme.data.read.table import Names
 from colme.data.report.result import Result
 from colme.errors import DataError, missing_extra, shorten
+from colme.support.arrays import Floats, Integers
 from colme.support.columns import is_missing
 
 try:

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import kernel
 from colme.errors import GraphError, MethodError, positive
 from colme.graphs import Graph, GraphTotals
+from colme.support.arrays import Floats, Integers
 
 DENSE = 1500
 """Up to this many agents the spectrum is computed from the dense matrix, exactly."""
@@ -63,7 +63,7 @@ def _times_laplacian(indptr, indices, x, out):
         out[a] = total
 
 
-def laplacian_matrix(graph: Graph) -> NDArray[np.float64]:
+def laplacian_matrix(graph: Graph) -> Floats:
     """L = D - A as a dense matrix.
 
     graph  a `Graph`
@@ -79,7 +79,7 @@ def laplacian_matrix(graph: Graph) -> NDArray[np.float64]:
     return np.diag(adjacency.sum(axis=1)) - adjacency
 
 
-def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
+def metropolis_matrix(graph: Graph) -> Floats:
     """C-colME's W as a dense matrix: W_ab = 1 / (max(D_a, D_b) + 1) on edges, and rows that add up to one.
 
     graph  a `Graph`
@@ -96,7 +96,7 @@ def metropolis_matrix(graph: Graph) -> NDArray[np.float64]:
     return weights + np.diag(1.0 - weights.sum(axis=1))
 
 
-def metropolis_weights(graph: Graph, seen: NDArray[np.int64]) -> NDArray[np.float64]:
+def metropolis_weights(graph: Graph, seen: Integers) -> Floats:
     """Metropolis' weight of each slot of the rows; `seen` are the degrees of the agents that the slots point to, more
     than those of the rows where the graph is a part."""
     degree = graph.degrees
@@ -129,7 +129,7 @@ def spectrum(graph: Graph) -> Spectrum:
         return Spectrum(float(values[n_components]), float(values[-1]), n_components)
     sizes = np.bincount(component)
 
-    def project(v: NDArray[np.float64]) -> NDArray[np.float64]:
+    def project(v: Floats) -> Floats:
         """Onto the space in which every component has mean zero: away from the kernel."""
         return v - (np.bincount(component, v) / sizes)[component]
 
@@ -150,7 +150,7 @@ def spectrum(graph: Graph) -> Spectrum:
 
 
 def _lanczos(
-    graph: Graph, n_steps: int, project: Callable[[NDArray[np.float64]], NDArray[np.float64]] | None
+    graph: Graph, n_steps: int, project: Callable[[Floats], Floats] | None
 ) -> Iterator[tuple[float, float, float, float]]:
     """After each step: the smallest and largest Ritz value, and how far at most an eigenvalue is from each.
 
@@ -238,7 +238,7 @@ def stable_step(graph: Graph | GraphTotals) -> float:
     return 1.0 / max(1, graph.max_degree + graph.bipartite)
 
 
-def consensus_limit(graph: Graph) -> NDArray[np.float64]:
+def consensus_limit(graph: Graph) -> Floats:
     """What (I - bL)^k tends to: the mean over each component, a block 1/|component| (dense, for small graphs).
 
     graph  a `Graph`
@@ -258,7 +258,7 @@ def consensus_limit(graph: Graph) -> NDArray[np.float64]:
     return same / same.sum(axis=1, keepdims=True)
 
 
-def distance_to_limit(graph: Graph, step: float, n_steps: int) -> NDArray[np.float64]:
+def distance_to_limit(graph: Graph, step: float, n_steps: int) -> Floats:
     """|| (I - bL)^k - limit ||_2 for k = 1..n_steps: the statement that I - bL averages each component, in numbers.
 
     graph    a `Graph`

@@ -31,10 +31,11 @@ from colme.sim.run import Run
 from colme.sim.sampling import BLOCK, Sampler
 from colme.sim.simulation import simulate
 from colme.sim.spec import RunSpec
+from colme.support.arrays import Floats
 
 __all__ = ["PROMISES", "check_method", "lockstep"]
 
-Reference = Callable[[NDArray[np.float64], Graph, NDArray[Any], Any], NDArray[np.float64]]
+Reference = Callable[[Floats, Graph, NDArray[Any], Any], Floats]
 """Estimates (steps, agents) from (samples, graph, classes, sigma), from code that the method does not share."""
 
 N, STEPS, SIGMA = 24, 60, 0.5
@@ -56,7 +57,7 @@ class Case:
         return Scenario(n_agents=N, means=(0.0, 1.25), sigma=SIGMA, distribution="uniform")
 
     @property
-    def samples(self) -> NDArray[np.float64]:
+    def samples(self) -> Floats:
         return draw(self.scenario, 5, STEPS)
 
     @property
@@ -67,7 +68,7 @@ class Case:
     def graph(self) -> Graph:
         return random_regular_graph(N, 6, rng=3)
 
-    def gappy(self) -> NDArray[np.float64]:
+    def gappy(self) -> Floats:
         """Samples with gaps: a third missing, some agents late, one never there."""
         samples = self.samples
         samples[np.random.default_rng(1).random(samples.shape) < 0.3] = np.nan
@@ -75,14 +76,14 @@ class Case:
         samples[:, 7] = np.nan
         return samples
 
-    def worlds(self) -> dict[str, tuple[NDArray[np.float64], Any]]:
+    def worlds(self) -> dict[str, tuple[Floats, Any]]:
         """Samples and sigmas that methods may treat in different ways."""
         uneven = np.where(np.arange(N) % 2, 4.0, 1.0) * (self.samples - np.where(self.classes, 1.25, 0.0))
         unequal = np.linspace(0.3, 0.7, N)
         return {"all samples": (self.samples, SIGMA), "gaps": (self.gappy(), SIGMA),
                 "unequal sigma": (self.samples, unequal), "unequal noise": (uneven, SIGMA)}  # fmt: skip
 
-    def record(self, samples: NDArray[np.float64], **known: Any) -> Recording:
+    def record(self, samples: Floats, **known: Any) -> Recording:
         """A recording of samples, and what is known about them."""
         known = {"classes": self.classes, "sigma": SIGMA, "width": WIDTH, **known}
         return Recording(samples, **known)
@@ -93,9 +94,9 @@ class Case:
         return Run([spec], checkpoint=checkpoint)
 
     def run(
-        self, samples: NDArray[np.float64], *, graph: Graph | None = None, precision: str = "mixed",
+        self, samples: Floats, *, graph: Graph | None = None, precision: str = "mixed",
         loss: float = 0.0, **known: Any,
-    ) -> NDArray[np.float64]:  # fmt: skip
+    ) -> Floats:  # fmt: skip
         """The array form: estimates (steps, agents)."""
         recording = self.record(samples, **known)
         recording.loss = loss

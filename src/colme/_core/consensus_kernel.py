@@ -32,6 +32,7 @@ from colme.consensus import (
     with_flows,
 )  # fmt: skip
 from colme.metrics import ISOLATED_AGENTS, LOST_EDGES, N_ERRORS, WRONG_EDGES, add_errors, errors_of
+from colme.support.arrays import Floats
 
 f64, u32, u64 = np.float64, np.uint32, np.uint64
 
@@ -39,18 +40,18 @@ f64, u32, u64 = np.float64, np.uint32, np.uint64
 class Steps(NamedTuple):
     """The steps to make, one row each."""
 
-    means: NDArray[np.float64]
+    means: Floats
     """(steps, agents): the local means."""
-    displacements: NDArray[np.float64]
+    displacements: Floats
     """The largest distance of a mean from the reference means."""
-    radii: NDArray[np.float64]
+    radii: Floats
     """The common radius of all intervals."""
 
 
 class EstimateArrays(NamedTuple):
     """The estimates of all agents."""
 
-    own: NDArray[np.float64]
+    own: Floats
     """As each own agent holds its own."""
     heard: NDArray[Any]
     """As the neighbors hear them, of the step before, of all visible agents."""
@@ -65,7 +66,7 @@ class Averaging(NamedTuple):
     """Metropolis' weight of each slot; None: all weights are one."""
     rebuild: bool
     """Compute all weights anew, instead of those that changed."""
-    flows: NDArray[np.float64] | None
+    flows: Floats | None
     """The flow on each slot, for flow updating; None: estimates are blended as the clock says."""
     step: float
     """The step size b."""
@@ -91,13 +92,13 @@ class ClockState(NamedTuple):
 class Target(NamedTuple):
     """What errors are measured against."""
 
-    truth: NDArray[np.float64]
+    truth: Floats
     """The true means, or `NOT_KNOWN`."""
     tolerance: float
     """Errors beyond it are counted."""
     page: int
     """Agents of a page."""
-    pages: NDArray[np.float64]
+    pages: Floats
     """Gets the sums of each page (`colme.metrics.add_errors`)."""
 
 

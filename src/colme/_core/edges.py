@@ -52,6 +52,7 @@ from colme._core.jit import CHUNK, LANES, at, equation, helper, kernel, lanes_li
 from colme._core.team import Neighborhood
 from colme.confidence import DifferenceTest, apart, too_far
 from colme.graphs import Graph
+from colme.support.arrays import Floats, Integers, Mask
 
 f32, u16, u32, u64 = np.float32, np.uint16, np.uint32, np.uint64
 
@@ -69,7 +70,7 @@ class NeighborTable(NamedTuple):
     """Places of neighbors; an agent's own place where an edge is cut or missing."""
     pairs: NDArray[np.uint64]
     """The same memory, two slots per number."""
-    offsets: NDArray[np.int64]
+    offsets: Integers
     """Where each block begins in `slots`; one more for the end of the last."""
     order: NDArray[np.uint16]
     """The agent of each row, counted within its chunk."""
@@ -79,7 +80,7 @@ class NeighborTable(NamedTuple):
     """Living neighbors of each visible agent."""
     cut_now: NDArray[np.uint8]
     """1 for own agents that lost an edge at this step."""
-    tally: NDArray[np.int64]
+    tally: Integers
     """Counts of edges, see WRONG, LOST, ISOLATED, CUT."""
     class_: NDArray[Any]
     """The true class of each visible agent, for the tally."""
@@ -233,12 +234,12 @@ def _compress(at, slots, offsets, places, indptr, values, out):
                     k += u64(1)
 
 
-def _row_ends(degree: NDArray[Any]) -> NDArray[np.int64]:
+def _row_ends(degree: NDArray[Any]) -> Integers:
     """Where the rows of agents with these degrees begin; one more for the end of the last."""
     return np.concatenate([[0], np.cumsum(degree, dtype=np.int64)])
 
 
-def lay_out(graph: Graph, at: int, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], NDArray[np.int64], int]:
+def lay_out(graph: Graph, at: int, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], Integers, int]:
     """(slots, offsets) of the rows of a graph, row a for own agent a, and how many neighbors are of another class."""
     n_blocks = -(-graph.n_agents // LANES)
     width = np.maximum.reduceat(graph.degrees, np.arange(n_blocks) * LANES) if n_blocks else np.empty(0, np.int64)
@@ -290,13 +291,13 @@ class ReferenceMeans:
         self._measured: tuple[int, int, int] | None = None
         self._displacements = np.empty(0)
 
-    def set(self, mean: NDArray[np.float64]) -> None:
+    def set(self, mean: Floats) -> None:
         """To the means of all visible agents, or in a plain run of all agents."""
         self.hood.mine(self.means)[:] = self.hood.mine(mean)
         self.hood.refresh(self.means)
         self.version += 1
 
-    def displacements(self, means: NDArray[np.float64], t: int | None) -> NDArray[np.float64]:
+    def displacements(self, means: Floats, t: int | None) -> Floats:
         """D = max |X - X0| for the own agents' means of steps t, t + 1, ..; infinite as long as no reference is set.
 
         The means of a step are the same for all methods of a run, so the answer is kept for the next one that asks;
@@ -383,7 +384,7 @@ class Candidates(NamedTuple):
 
     edges: NDArray[np.uint32]
     """Both ends of each, sorted by slack."""
-    ends: NDArray[np.int64]
+    ends: Integers
     """Where each bucket ends."""
     threshold: float
     """T0 of the full check that made the list."""
@@ -406,7 +407,7 @@ def _check_some(table, mean, radius, edges, n_edges):
     check_candidates(table, mean, radius, edges, n_edges)
 
 
-Intervals = tuple[NDArray[np.float64], float | NDArray[np.float64]]
+Intervals = tuple[Floats, float | Floats]
 """Centers and radii of all agents, one number where all radii are equal; or means and standard errors, for a test."""
 
 LOOSE, SHRUNK = 1.2, 0.85
@@ -462,7 +463,7 @@ class Edges:
         """`graph` after the last step: what only further steps would need can be given up for it."""
         return self.graph()
 
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
+    def groups(self, graph: Graph) -> Integers:
         """The group that each agent finds itself in, numbered from 0; `graph` is what `graph` returned."""
         return graph.components()
 
@@ -474,7 +475,7 @@ class KeptEdges(Edges):
     class_  the true classes of the own agents
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("degree", "cut_now", "neighbors")
+    saved = ("degree", "cut_now", "neighbors")
     split: ClassVar[dict[str, str]] = {"neighbors": "degree"}
 
     def __init__(self, graph: Graph, class_: NDArray[Any], hood: Neighborhood | None = None):
@@ -514,8 +515,8 @@ class KeptEdges(Edges):
 
     def prune(
         self,
-        mean: NDArray[np.float64],
-        radius: float | NDArray[np.float64],
+        mean: Floats,
+        radius: float | Floats,
         reference: ReferenceMeans | None = None,
         t: int | None = None,
     ) -> None:
@@ -550,7 +551,7 @@ class KeptEdges(Edges):
         self._end_step()
 
     def check_all(
-        self, mean: NDArray[np.float64], means: NDArray[np.float64], row: int, radius: float,
+        self, mean: Floats, means: Floats, row: int, radius: float,
         reference: ReferenceMeans, t: int,
     ) -> None:  # fmt: skip
         """Cut what the intervals part by these means of all visible agents, and list the edges that may be parted next.
@@ -560,7 +561,7 @@ class KeptEdges(Edges):
         self._end_step()
 
     def _check_every_edge(
-        self, mean: NDArray[np.float64], means: NDArray[np.float64], row: int, radius: float,
+        self, mean: Floats, means: Floats, row: int, radius: float,
         reference: ReferenceMeans, t: int | None,
     ) -> None:  # fmt: skip
         hood, found, (edges, ends, _, _) = self.hood, self.found, self.candidates
@@ -610,7 +611,7 @@ class KeptEdges(Edges):
         self.hood.team.wait()
         self.hood.fetch(*arrays, plan=self._plan)
 
-    def tighten(self, flows: NDArray[np.float64] | None = None) -> bool:
+    def tighten(self, flows: Floats | None = None) -> bool:
         """Drop the slots of cut edges when they are many; flows of the slots move along. True if so: rows are no longer
         in the order of agents."""
         alive = self._alive_ends
@@ -682,11 +683,11 @@ class KeptEdges(Edges):
         _compress(self.hood.at, self.slots, self.offsets, self.places, indptr, values, out)
         return indptr, out
 
-    def flows_of_edges(self, flows: NDArray[np.float64]) -> NDArray[np.float64]:
+    def flows_of_edges(self, flows: Floats) -> Floats:
         """The flows of the living edges, in the order of `neighbors`."""
         return self._compressed(flows)[1]
 
-    def put_flows(self, of_edges: NDArray[np.float64], flows: NDArray[np.float64]) -> None:
+    def put_flows(self, of_edges: Floats, flows: Floats) -> None:
         """The flows of slots from those of edges, right after `neighbors` were put back: row a is that of agent a."""
         agent = np.repeat(np.arange(len(self.degree)), self.degree)
         number = np.arange(len(agent)) - _row_ends(self.degree)[agent]  # of the neighbor in its row
@@ -713,7 +714,7 @@ class KeptEdges(Edges):
 class Neighbors(Edges):
     """The neighbors that agents still have. Edges can only be lost."""
 
-    saved: ClassVar[tuple[str, ...]] = ("kept",)
+    saved = ("kept",)
 
     def __init__(self, graph: Graph, class_: NDArray[Any]):
         super().__init__(Neighborhood(graph.n_agents))
@@ -723,13 +724,13 @@ class Neighbors(Edges):
         self._within = class_[self._own] == class_[self._other]
         self.kept = np.ones(len(self._own), np.bool_)
 
-    def sum(self, values: ArrayLike, start: ArrayLike = 0.0) -> NDArray[np.float64]:
+    def sum(self, values: ArrayLike, start: ArrayLike = 0.0) -> Floats:
         """start + the sum of the neighbors' values, for each agent."""
         out = np.array(np.broadcast_to(np.asarray(start, np.float64), self._graph.n_agents))
         np.add.at(out, *self.values(values))
         return out
 
-    def values(self, values: ArrayLike) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    def values(self, values: ArrayLike) -> tuple[Integers, NDArray[Any]]:
         """(agent, value) of every kept neighbor that has a value, agent by agent in the order of summation: for
         medians, extremes and other functions that are no sums."""
         heard = np.broadcast_to(values, self._graph.n_agents)[self._other]
@@ -737,7 +738,7 @@ class Neighbors(Edges):
         return self._own[use], heard[use]
 
     @property
-    def degree(self) -> NDArray[np.int64]:
+    def degree(self) -> Integers:
         """Neighbors that each agent still has."""
         return np.bincount(self._own[self.kept], minlength=self._graph.n_agents)
 
@@ -747,7 +748,7 @@ class Neighbors(Edges):
         values = np.broadcast_to(values, self._graph.n_agents)
         return values[self._own], values[self._other]
 
-    def cut(self, mask: NDArray[np.bool_]) -> None:
+    def cut(self, mask: Mask) -> None:
         """Give up the edges where the mask is True; it has the order of `ends` and treats both directions alike."""
         self.kept &= ~mask
 
@@ -767,5 +768,5 @@ class Neighbors(Edges):
         return Graph(_row_ends(self.degree), self._graph.indices[self.kept], check=False)
 
 
-def _share(mask: NDArray[np.bool_]) -> float:
+def _share(mask: Mask) -> float:
     return float(mask.mean()) if len(mask) else 0.0

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import HAVE_NUMBA, bits_to_float, equation, float_to_bits, kernel, select
+from colme.support.arrays import Integers
 
 u32, u64, i32, f32, f64 = np.uint32, np.uint64, np.int32, np.float32, np.float64
 
@@ -163,7 +164,7 @@ def ranks(seed: int, stream: int, n: int, *, first: int = 0, end: int | None = N
     return _agents_by_key(seed, stream, n, low, high, stop - begin)[first - begin : end - begin]
 
 
-def _first_places(seed: int, stream: int, n: int) -> NDArray[np.int64]:
+def _first_places(seed: int, stream: int, n: int) -> Integers:
     """The place of the first key with each value of its high bits."""
     counts = np.zeros(2**_HIGH_BITS, np.int64)
     for start in range(0, n, _AT_ONCE):

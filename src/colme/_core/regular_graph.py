@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK, LANES, chunk_like, equation, kernel, prefetch
 from colme._core.team import ALONE, Team
+from colme.support.arrays import Integers
 
 u16, u32, u64, i64 = np.uint16, np.uint32, np.uint64, np.int64
 
@@ -294,7 +295,7 @@ def _shuffled_stubs(n: int, d: int, key: int, team: Team) -> NDArray[np.uint32]:
     return stubs
 
 
-def _bad_agents(rows: NDArray[np.uint32], team: Team) -> NDArray[np.int64]:
+def _bad_agents(rows: NDArray[np.uint32], team: Team) -> Integers:
     """The agents with a loop or a double edge among those of this worker's share."""
     found = np.empty(1024, np.int64)
     share = _share(len(rows), team)

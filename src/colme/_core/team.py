@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK, LANES
+from colme.support.arrays import Floats, Integers
 
 MOST_PAGES = 1024
 """Pages of a run at most: enough for balance, few enough to be gathered at every recorded step."""
@@ -55,11 +56,11 @@ class Team:
         """The same, for the first worker only; None for the others."""
         return rows
 
-    def total(self, counts: Any) -> NDArray[np.int64]:
+    def total(self, counts: Any) -> Integers:
         """Whole numbers, added up over all workers."""
         return np.asarray(counts, np.int64)
 
-    def greatest(self, numbers: Any) -> NDArray[np.float64]:
+    def greatest(self, numbers: Any) -> Floats:
         """The largest of all workers' numbers, place by place."""
         return np.asarray(numbers, np.float64)
 
@@ -112,7 +113,7 @@ class Neighborhood:
             self.team.wait()
         return array
 
-    def lines(self, width: int) -> NDArray[np.float64]:
+    def lines(self, width: int) -> Floats:
         """Zeros, so many for every visible agent one after the other, that begin where a line of the cache does."""
         size = self.n_visible * width
         room = self.team.zeros((size + 7,), np.float64)

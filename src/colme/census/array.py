@@ -30,6 +30,7 @@ from colme.method import Posterior, State, World
 from colme.metrics import NOT_KNOWN
 from colme.samples import running_mean
 from colme.spectrum import stable_step
+from colme.support.arrays import Floats, Integers, Mask
 from colme.support.saved import COMMON
 
 if TYPE_CHECKING:
@@ -61,19 +62,19 @@ class ChangeDetector:
     contributes no mean to a census, because its mean may be a mixture of an old and a new one.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("mean", "count", "_all_mean", "_all_count", "_up", "_down")
+    saved = ("mean", "count", "_all_mean", "_all_count", "_up", "_down")
 
     def __init__(self, n_agents: int):
         self.mean, self.count = np.full(n_agents, np.nan), np.zeros(n_agents, np.int64)
         self._all_mean, self._all_count = np.full(n_agents, np.nan), np.zeros(n_agents, np.int64)
         self._up, self._down = np.zeros((n_agents, 3)), np.zeros((n_agents, 3))
 
-    def observe(self, mean: NDArray[np.float64], count: NDArray[Any], sigma: Any) -> None:
+    def observe(self, mean: Floats, count: NDArray[Any], sigma: Any) -> None:
         """The means and numbers of all samples after one more step."""
         _observe(mean, count, sigma, self._all_mean, self._all_count, self.mean, self.count, self._up, self._down)
 
     @property
-    def suspected(self) -> NDArray[np.bool_]:
+    def suspected(self) -> Mask:
         """Which agents may have changed."""
         return np.maximum(self._up[:, 0], self._down[:, 0]) > SUSPICION
 
@@ -115,7 +116,7 @@ def _cusum(x, sign, sigma, mean, count, side, a):
     return total > ALARM
 
 
-def contributions(form: CensusState | CensusAgent, t: int) -> list[tuple[NDArray[np.int64], Any, Any]]:
+def contributions(form: CensusState | CensusAgent, t: int) -> list[tuple[Integers, Any, Any]]:
     """Equation (2): what agents contribute to a census that starts at step t, the agents, codes and masses of each
     part. The first part is the bins of means, and the noise channel."""
     mean, noise = np.atleast_1d(form.own_mean), form.sampling.of_means()
@@ -131,7 +132,7 @@ def contributions(form: CensusState | CensusAgent, t: int) -> list[tuple[NDArray
 class CensusState(State):
     """Array form: the histograms, fitted mixtures and posteriors of all agents."""
 
-    saved: ClassVar[tuple[str, ...]] = (
+    saved = (
         "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "sampling", "detector", "sent",
     )  # fmt: skip
     split: ClassVar[dict[str, str]] = {"codes": COMMON}
@@ -150,7 +151,7 @@ class CensusState(State):
         self.codes = np.empty(0, np.int64)  # the bin or channel of each column
         self.masses: NDArray[Any] = np.empty((n, 0), world.exchange)  # z(k), after the last round
         self.previous = self.masses  # z(k - 1), after the round before
-        self._rooms: list[NDArray[np.float64]] = []
+        self._rooms: list[Floats] = []
         self._seen = self._seen_before = self.masses  # z(k) and z(k - 1) of all visible agents
         self.grid = np.full(n, -1)  # the grid on which each agent's mean was binned; -1: none
         self.fitted = FittedMixtures.none(n)
@@ -287,7 +288,7 @@ class CensusState(State):
         return self._prior, self._posteriors
 
     @property
-    def own_mean(self) -> NDArray[np.float64]:
+    def own_mean(self) -> Floats:
         """Local means; if agents watch for changes, since their last change."""
         return self.world.mean if self.detector is None else self.detector.mean
 
@@ -297,17 +298,17 @@ class CensusState(State):
         return self.world.n_samples if self.detector is None else self.detector.count
 
     @property
-    def variance(self) -> NDArray[np.float64]:
+    def variance(self) -> Floats:
         """The posterior variance of every true mean."""
         return self.summary()[1].variance
 
     @property
-    def noise(self) -> NDArray[np.float64]:
+    def noise(self) -> Floats:
         """The sampling variance of every local mean; infinite where it is not known."""
         return self.sampling.of_means()
 
     @property
-    def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
+    def estimate(self) -> Floats:  # type: ignore[override]
         return self.summary()[1].estimate
 
     @property
@@ -324,11 +325,11 @@ class CensusState(State):
         prior, found = self.summary()
         return Posterior(found.probability, *posterior_interval(level, self.own_mean, self.noise, prior))
 
-    def cdf(self, value: NDArray[np.float64]) -> NDArray[np.float64]:
+    def cdf(self, value: Floats) -> Floats:
         prior, _ = self.summary()
         return self._below if value is self._truth else posterior_cdf(value, self.own_mean, self.noise, prior)
 
-    def coverage(self, truth: NDArray[np.float64], level: float) -> float:
+    def coverage(self, truth: Floats, level: float) -> float:
         below = self.cdf(truth)
         within, known = np.abs(below - 0.5) <= 0.5 * level, below == below
         n_within, n_known = self._hood.team.total([np.count_nonzero(within), np.count_nonzero(known)]).tolist()
@@ -383,7 +384,7 @@ class GroupEdges(Edges):
         graph, group = self._state.given, self._state.group
         return graph.kept(np.repeat(group, graph.degrees) == self.hood.seen("group", group)[graph.indices])
 
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
+    def groups(self, graph: Graph) -> Integers:
         return self._state.group.astype(np.int64)
 
 

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from colme._core.jit import kernel
 from colme.census.variance_function import BOUNDS, PRODUCTS
+from colme.support.arrays import Floats, Integers
 
 WIDTH = 0.84
 """The largest bin width in standard deviations of a mean; the smallest is half of it."""
@@ -70,14 +71,14 @@ def bin_means(mean: Any, noise: Any, unit: float) -> tuple[Any, Any]:
     return codes, masses
 
 
-def sum_by_code(codes: Any, masses: Any) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def sum_by_code(codes: Any, masses: Any) -> tuple[Integers, Floats]:
     """Contributions added up: sorted codes, each once, and the masses of each."""
     found = np.unique(codes)  # return_inverse would take four times as long as to search
     summed = np.bincount(np.searchsorted(found, codes).ravel(), masses.ravel(), len(found))
     return found, summed.astype(np.float64, copy=False)
 
 
-def histogram_of(mean: Any, noise: Any, unit: float) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def histogram_of(mean: Any, noise: Any, unit: float) -> tuple[Integers, Floats]:
     """The histogram of all these means, computed in one place: its codes, and the average of all contributions."""
     codes, masses = sum_by_code(*bin_means(mean, noise, unit))
     return codes, masses / len(mean)
@@ -106,20 +107,20 @@ def in_channels(first: int, masses: Any) -> tuple[Any, Any]:
     return np.broadcast_to(_CHANNEL + first + np.arange(masses.shape[-1]), masses.shape), masses
 
 
-def channel(codes: NDArray[np.int64], masses: NDArray[Any], k: int) -> NDArray[np.float64]:
+def channel(codes: Integers, masses: NDArray[Any], k: int) -> Floats:
     """Channel k of sample variances of each row of masses; zeros where there is none."""
     found = np.searchsorted(codes, _CHANNEL + k)
     there = found < len(codes) and codes[found] == _CHANNEL + k
     return masses[:, found].astype(np.float64) if there else np.zeros(len(masses))
 
 
-def average_variance(codes: NDArray[np.int64], masses: NDArray[Any], before: Any) -> NDArray[np.float64]:
+def average_variance(codes: Integers, masses: NDArray[Any], before: Any) -> Floats:
     """The average sample variance by each row of masses; `before` where a row holds none."""
     total, agents = (channel(codes, masses, k) for k in range(2))
     return np.where((agents > NEGLIGIBLE) & (total > 0.0), total / np.maximum(agents, NEGLIGIBLE), before)
 
 
-def average_ratio(codes: NDArray[np.int64], masses: NDArray[Any]) -> tuple[NDArray[np.float64], ...]:
+def average_ratio(codes: Integers, masses: NDArray[Any]) -> tuple[Floats, ...]:
     """By each row of masses: the average r, the variance of r between agents, and the share of agents that have one.
     It is zero where a row holds none, or sums that numbers cannot have: (sum of r)^2 <= number * (sum of r^2)."""
     total, agents, squares = (channel(codes, masses, k) for k in range(2, 5))
@@ -129,24 +130,24 @@ def average_ratio(codes: NDArray[np.int64], masses: NDArray[Any]) -> tuple[NDArr
     return mean, np.maximum(squares / np.maximum(agents, NEGLIGIBLE) - mean * mean, 0.0), agents
 
 
-def has_products(codes: NDArray[np.int64]) -> bool:
+def has_products(codes: Integers) -> bool:
     """Whether agents contributed products."""
     return bool((codes == _CHANNEL + _PRODUCTS).any())
 
 
-def average_products(codes: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[np.float64]:
+def average_products(codes: Integers, masses: NDArray[Any]) -> Floats:
     """By each row of masses: the averages of products, zeros where it holds none."""
     return np.stack([channel(codes, masses, k) for k in range(_PRODUCTS, _PRODUCTS + PRODUCTS)], axis=-1)
 
 
-def _parts(codes: NDArray[np.int64]) -> tuple[Any, Any, Any, Any]:
+def _parts(codes: Integers) -> tuple[Any, Any, Any, Any]:
     """The e and k of codes, which of them are channels of sample variances, and which are bins."""
     e, k = codes >> _BITS, (codes & ((1 << _BITS) - 1)) - _MIDDLE
     variances = e == _VARIANCES
     return e, k, variances, ~variances & (k != -_MIDDLE)
 
 
-def plausible(codes: NDArray[np.int64], masses: NDArray[Any], ballots: float = 1.0) -> bool:
+def plausible(codes: Integers, masses: NDArray[Any], ballots: float = 1.0) -> bool:
     """Whether honest nodes that only average could have sent this, if each casts so many ballots at most: no negative
     mass (but of products), and noise that fits the bins of its grid. A dishonest node within these limits weighs as
     much as its neighbors' average."""
@@ -163,14 +164,14 @@ def plausible(codes: NDArray[np.int64], masses: NDArray[Any], ballots: float = 1
     )
 
 
-def ballots_in(codes: NDArray[np.int64], masses: NDArray[Any]) -> float:
+def ballots_in(codes: Integers, masses: NDArray[Any]) -> float:
     """The means in a histogram per node: its mass, if that is more than one."""
     *_, bins = _parts(codes)
     total = float(masses[bins].sum(dtype=np.float64))
     return total if total > _ONE else 1.0
 
 
-def clip_masses(codes: NDArray[np.int64], masses: NDArray[Any], ballots: float = 1.0) -> NDArray[Any]:
+def clip_masses(codes: Integers, masses: NDArray[Any], ballots: float = 1.0) -> NDArray[Any]:
     """These masses with negative ones set to zero (but products), those of channels of sample variances to at most
     their bounds, and the bins, if they then sum to more than the ballots of a node, scaled to sum to that."""
     _, k, variances, bins = _parts(codes)
@@ -186,15 +187,15 @@ def clip_masses(codes: NDArray[np.int64], masses: NDArray[Any], ballots: float =
 class Bins(NamedTuple):
     """What the columns of an array of masses are, decoded from their codes."""
 
-    center: NDArray[np.float64]
+    center: Floats
     """NaN for channels."""
-    squared_width: NDArray[np.float64]
+    squared_width: Floats
     """h^2."""
-    grid: NDArray[np.int64]
+    grid: Integers
     """The grid of each column: grids in use are numbered from 0, by width."""
 
     @classmethod
-    def of(cls, codes: NDArray[np.int64], unit: float) -> Bins:
+    def of(cls, codes: Integers, unit: float) -> Bins:
         e, k, variances, bins = _parts(codes)
         h = unit * np.exp2(np.where(variances, 0.0, e))
         center = np.where(bins, k * h, np.nan)

@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,7 @@ from colme.gossip import Gossip
 from colme.graphs import Graph
 from colme.guard import GuardedMethod
 from colme.method import Agent, Place, Round, State, World
+from colme.support.arrays import Integers
 
 
 class Schedule(NamedTuple):
@@ -105,15 +106,15 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     See also: CLColME, Bayes, CollaborativeMean
     """
 
-    label: ClassVar[str] = "census"
-    color: ClassVar[str] = "#000000"
-    irrevocable: ClassVar[bool] = False
-    cuts_edges: ClassVar[bool] = False
-    tolerates_loss: ClassVar[bool] = True
-    shared: ClassVar[bool] = True
-    trusting: ClassVar[bool] = True
-    has_intervals: ClassVar[bool] = True
-    guard_refresh: ClassVar[float] = 1.02
+    label = "census"
+    color = "#000000"
+    irrevocable = False
+    cuts_edges = False
+    tolerates_loss = True
+    shared = True
+    trusting = True
+    has_intervals = True
+    guard_refresh = 1.02
 
     guard: bool = True
     sigma: float | None = None
@@ -182,7 +183,7 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
 class HistogramMessage(NamedTuple):
     """What an agent sends to its neighbors: its occupied bins, and its degree (for Metropolis weights)."""
 
-    codes: NDArray[np.int64]
+    codes: Integers
     masses: NDArray[Any]
     degree: int
 
@@ -190,7 +191,7 @@ class HistogramMessage(NamedTuple):
 class CensusAgent(Agent):
     """Per-agent form: its own histogram, fitted mixture and posterior mean."""
 
-    saved: ClassVar[tuple[str, ...]] = (
+    saved = (
         *Agent.saved, "began", "completed", "fitted", "sampling", "detector",
     )  # fmt: skip
 
@@ -321,7 +322,7 @@ class CensusAgent(Agent):
         return found.estimate.item()
 
 
-def _at_codes(codes: NDArray[np.int64], mine: NDArray[np.int64], masses: NDArray[Any]) -> NDArray[Any]:
+def _at_codes(codes: Integers, mine: Integers, masses: NDArray[Any]) -> NDArray[Any]:
     """The masses of my codes, at their positions among all codes; zero elsewhere."""
     out = np.zeros(len(codes), masses.dtype)
     out[np.searchsorted(codes, mine)] = masses

@@ -20,11 +20,11 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import helper, kernel
 from colme._core.normal import normal_density
 from colme.census.variance_function import excess_noise, variance_at
+from colme.support.arrays import Floats, Mask
 
 i64 = np.int64  # a plain number in a call would make numba compile the callee for that very number
 
@@ -47,25 +47,25 @@ TINY = 1e-300
 class Histogram(NamedTuple):
     """The occupied bins of one histogram."""
 
-    center: NDArray[np.float64]
-    counts: NDArray[np.float64]
+    center: Floats
+    counts: Floats
     """Agents in the bin, a fraction for some."""
-    noise: NDArray[np.float64]
+    noise: Floats
     """The variance of a binned mean around the true one."""
-    sampling: NDArray[np.float64]
+    sampling: Floats
     """The part of it that is due to the samples, not to binning: it may depend on the true mean."""
-    function: NDArray[np.float64]
+    function: Floats
     """How it does (`colme.census.variance_function`)."""
 
 
 class Mixture(NamedTuple):
     """Components, in arrays that may have more room than there are components."""
 
-    weight: NDArray[np.float64]
-    location: NDArray[np.float64]
-    spread: NDArray[np.float64]
+    weight: Floats
+    location: Floats
+    spread: Floats
     """tau^2; zero for point masses."""
-    wide: NDArray[np.bool_]
+    wide: Mask
     """Which components may have a spread."""
 
 

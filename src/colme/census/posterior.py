@@ -36,6 +36,7 @@ from colme.census.mixture import (
 from colme.census.uncertainty import added_variance
 from colme.census.variance_function import CONSTANT, excess_noise, is_constant, variance_at
 from colme.metrics import NOT_KNOWN
+from colme.support.arrays import Floats, Integers
 
 u64 = np.uint64
 
@@ -68,42 +69,42 @@ _NEWTON = 1e-5
 class MixturePrior(NamedTuple):
     """The arrays of `FittedMixtures`, as kernels take them."""
 
-    row: NDArray[np.int64]
-    weight: NDArray[np.float64]
-    location: NDArray[np.float64]
-    variance: NDArray[np.float64]
-    n_components: NDArray[np.int64]
-    outlier_density: NDArray[np.float64]
-    first_group: NDArray[np.int64]
-    function: NDArray[np.float64]
-    limit: NDArray[np.float64]
+    row: Integers
+    weight: Floats
+    location: Floats
+    variance: Floats
+    n_components: Integers
+    outlier_density: Floats
+    first_group: Integers
+    function: Floats
+    limit: Floats
 
 
 @dataclass
 class FittedMixtures:
     """Mixtures, one per row, and the row that each agent uses as its prior."""
 
-    saved: ClassVar[tuple[str, ...]] = (*MixturePrior._fields, "frame")
+    saved = (*MixturePrior._fields, "frame")
     split: ClassVar[dict[str, str]] = dict.fromkeys(MixturePrior._fields[1:], "row")
 
-    row: NDArray[np.int64]
+    row: Integers
     """(agents): -1 for an agent without a prior."""
-    weight: NDArray[np.float64]
+    weight: Floats
     """(rows, components), as are location and variance, with room for MAX_COMPONENTS or as many as rows have."""
-    location: NDArray[np.float64]
-    variance: NDArray[np.float64]
+    location: Floats
+    variance: Floats
     """The spread of a component plus the uncertainty of the fit."""
-    n_components: NDArray[np.int64]
+    n_components: Integers
     """(rows): 0 where nothing was fitted."""
-    outlier_density: NDArray[np.float64]
+    outlier_density: Floats
     """(rows): the uniform prior density of agents that belong to no component."""
-    first_group: NDArray[np.int64]
+    first_group: Integers
     """(rows): the group number of the first component."""
-    function: NDArray[np.float64]
+    function: Floats
     """(rows, 5): the variance of samples as a function of the mean (`colme.census.variance_function`)."""
-    limit: NDArray[np.float64]
+    limit: Floats
     """(rows): means farther from a component, in standard deviations, are pulled no more than one at this distance."""
-    frame: NDArray[np.float64]
+    frame: Floats
     """(agents, 2): the mean of all binned means and twice their standard deviation; zeros where they are not known."""
 
     @property
@@ -155,8 +156,8 @@ class FittedMixtures:
 
     @classmethod
     def of_agents(
-        cls, masses: NDArray[Any], bins: Bins, reached: float, n_agents: int, row: NDArray[np.int64],
-        grid: NDArray[np.int64], *, heard: Any = 1.0, factor: Any = 1.0, function: Any = CONSTANT,
+        cls, masses: NDArray[Any], bins: Bins, reached: float, n_agents: int, row: Integers,
+        grid: Integers, *, heard: Any = 1.0, factor: Any = 1.0, function: Any = CONSTANT,
         warm_start: bool = False, team: Team = ALONE,
     ) -> FittedMixtures:  # fmt: skip
         """As `of_rows`, for agents that hold row[a] of the masses and were binned on grid[a] (-1: on none). Agents of a
@@ -214,7 +215,7 @@ def _joined(parts: list[MixturePrior], room: int) -> list[NDArray[Any]]:
     return columns[1:]
 
 
-def _with_first_row(given: list[NDArray[Any]], rows: NDArray[np.int64], team: Team) -> tuple[int, list[NDArray[Any]]]:
+def _with_first_row(given: list[NDArray[Any]], rows: Integers, team: Team) -> tuple[int, list[NDArray[Any]]]:
     """What a fit needs of some rows, and before them, if it is not among them, the row with which all workers of the
     team would start: the first one of all, or else that of the first agent. Returns whether it was added."""
     numbers, *offered = (team.gather(each[:1]) for each in (rows, *given))
@@ -339,14 +340,14 @@ def _deviating_grids(masses, bins, reached, n_agents, prior, share):
 class Posteriors(NamedTuple):
     """The posterior of every agent."""
 
-    estimate: NDArray[np.float64]
+    estimate: Floats
     """Its mean, equation (5)."""
-    variance: NDArray[np.float64]
-    kept: NDArray[np.float64]
+    variance: Floats
+    kept: Floats
     """The weight of the own mean in the estimate, given the memberships; the rest is borrowed."""
     group: NDArray[np.int32]
     """The most probable component."""
-    probability: NDArray[np.float64]
+    probability: Floats
     """Of that component."""
 
     @classmethod
@@ -356,16 +357,14 @@ class Posteriors(NamedTuple):
         return cls(estimate, variance, kept, np.zeros(n_agents, np.int32), probability)
 
 
-def posteriors(mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior) -> Posteriors:
+def posteriors(mean: Floats, noise: Floats, prior: MixturePrior) -> Posteriors:
     """The posteriors of some agents with these means, of these sampling variances."""
     found = Posteriors.room(len(mean))
     find_posteriors(mean, noise, prior, NOT_KNOWN, found, NOT_KNOWN)
     return found
 
 
-def posterior_cdf(
-    value: NDArray[np.float64], mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior
-) -> NDArray[np.float64]:
+def posterior_cdf(value: Floats, mean: Floats, noise: Floats, prior: MixturePrior) -> Floats:
     """The posterior probabilities that true means lie below these values; NaN without a sample."""
     below = np.empty(len(mean))
     find_posteriors(mean, noise, prior, value, Posteriors.room(len(mean)), below)
@@ -454,9 +453,7 @@ def in_component(x: Any, noise: Any, weight: Any, location: Any, spread: Any, li
     return p, own, own * noise, -(noise * precision) * pulled
 
 
-def posterior_interval(
-    level: float, mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def posterior_interval(level: float, mean: Floats, noise: Floats, prior: MixturePrior) -> tuple[Floats, Floats]:
     """The quantiles of each posterior between which it has the probability `level`."""
     lower, upper = np.empty((2, len(mean)))
     for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):

@@ -13,18 +13,18 @@ from statistics import NormalDist
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.normal import cumulative
 from colme.census.mixture import TINY
 from colme.census.posterior import MixturePrior, Posteriors, in_component
 from colme.census.variance_function import variance_at
+from colme.support.arrays import Floats, Integers
 
 _EXACT = 1e-6
 """The last step of a search for a quantile, in deviations of the narrowest component."""
 
 
-def posteriors(mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior) -> Posteriors:
+def posteriors(mean: Floats, noise: Floats, prior: MixturePrior) -> Posteriors:
     """`colme.census.posterior.posteriors`."""
     found = Posteriors.room(len(mean))
     found.estimate[:], found.variance[:], found.kept[:], found.probability[:] = mean, noise, 1.0, 0.0
@@ -40,15 +40,13 @@ def posteriors(mean: NDArray[np.float64], noise: NDArray[np.float64], prior: Mix
     return found
 
 
-def posterior_interval(
-    level: float, mean: NDArray[np.float64], noise: NDArray[np.float64], prior: MixturePrior
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def posterior_interval(level: float, mean: Floats, noise: Floats, prior: MixturePrior) -> tuple[Floats, Floats]:
     """`colme.census.posterior.posterior_interval`."""
     lower, upper = (_quantiles(tail, mean, noise, prior) for tail in (0.5 - 0.5 * level, 0.5 + 0.5 * level))
     return lower, upper
 
 
-def _quantiles(level: float, mean: Any, noise: Any, prior: MixturePrior) -> NDArray[np.float64]:
+def _quantiles(level: float, mean: Any, noise: Any, prior: MixturePrior) -> Floats:
     """The values below which the true means lie with posterior probability `level`."""
     z = NormalDist().inv_cdf(level)
     with np.errstate(invalid="ignore"):
@@ -59,14 +57,14 @@ def _quantiles(level: float, mean: Any, noise: Any, prior: MixturePrior) -> NDAr
     return out
 
 
-def _by_row(mean: Any, noise: Any, prior: MixturePrior) -> Iterator[tuple[NDArray[np.int64], int]]:
+def _by_row(mean: Any, noise: Any, prior: MixturePrior) -> Iterator[tuple[Integers, int]]:
     """The agents with a sample of known noise that use each prior, and its row."""
     known = ~np.isnan(mean) & (noise < np.inf)
     for row in np.unique(prior.row[prior.row >= 0]).tolist():
         yield np.flatnonzero((prior.row == row) & known), row
 
 
-def _components(x: Any, s2: Any, prior: MixturePrior, row: int) -> tuple[NDArray[np.float64], ...]:
+def _components(x: Any, s2: Any, prior: MixturePrior, row: int) -> tuple[Floats, ...]:
     """(probabilities, means, variances, weights of the own mean) of the components of each posterior, (components + 1,
     agents); the last is that of belonging to none."""
     k = prior.n_components[row]
@@ -85,7 +83,7 @@ def _components(x: Any, s2: Any, prior: MixturePrior, row: int) -> tuple[NDArray
     return p / total, middle, variance, kept
 
 
-def _mixture_quantiles(level: float, z: float, p: Any, middle: Any, deviation: Any) -> NDArray[np.float64]:
+def _mixture_quantiles(level: float, z: float, p: Any, middle: Any, deviation: Any) -> Floats:
     """The quantiles of mixtures of normal distributions: Newton's method between the smallest and the largest of those
     of the components, and bisection where it would leave them."""
     used = p > 1e-17

@@ -13,7 +13,7 @@ that do not know sigma take v for their own variance, which tells nothing else t
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,7 @@ from colme.census.histogram import (
     in_channels,
 )
 from colme.census.variance_function import CONSTANT, binomial_function, fitted_function, is_constant, products
+from colme.support.arrays import Floats, Integers, Mask
 
 SCALE_ERRORS, SCALE_TOLERANCE = 4.0, 0.03
 """A known sigma is corrected if the average r is off 1 by more than both: standard errors, and this."""
@@ -60,7 +61,7 @@ def variance_of_mean(square: Any, n: Any, average: Any, moderation: Any = MODERA
     return (moderation * average + square) / (moderation + n - 1.0) / n
 
 
-def corrected_scale(mean: Any, variance: Any, agents: Any, count: Any) -> NDArray[np.float64]:
+def corrected_scale(mean: Any, variance: Any, agents: Any, count: Any) -> Floats:
     """The factor of sigma^2, by the mean and variance of the r of so many agents. They have about `count` samples, and
     the r of normal samples vary by 2 / (count - 1). A factor above 1 shrinks estimates more, so it also needs agents
     that are alike."""
@@ -75,7 +76,7 @@ def _within_reason(factor: Any) -> Any:
     return np.clip(factor, 1.0 / LARGEST_RATIO**2, LARGEST_RATIO)
 
 
-def are_uneven(mean: Any, variance: Any, agents: Any, count: Any) -> NDArray[np.bool_]:
+def are_uneven(mean: Any, variance: Any, agents: Any, count: Any) -> Mask:
     """Whether the r of so many agents vary more than those of normal samples. (If they do not, to ask why costs only
     messages.)"""
     freedom = np.maximum(count - 1.0, 1.0)
@@ -98,7 +99,7 @@ def _observe(mean, count, mean_before, count_before, square, earlier):
 class SamplingNoise:
     """The sampling variances of the means of some agents, as each of them knows it."""
 
-    saved: ClassVar[tuple[str, ...]] = (
+    saved = (
         "mean", "square", "count", "average", "factor", "uneven", "earlier", "frame", "function",
     )  # fmt: skip
 
@@ -113,7 +114,7 @@ class SamplingNoise:
         self.frame = np.tile(CONSTANT[:2], (n_agents, 1))  # center and scale of means at that check
         self.function = np.tile(CONSTANT, (n_agents, 1))  # of the mean, which the variance is
 
-    def observe(self, mean: NDArray[np.float64], count: NDArray[Any]) -> None:
+    def observe(self, mean: Floats, count: NDArray[Any]) -> None:
         """Local means and numbers of samples after one more step; the squares follow from how the means moved. An agent
         with fewer samples than before has started afresh."""
         afresh = count < self.count
@@ -122,11 +123,11 @@ class SamplingNoise:
         self.square[new] = add_square(self.square[new], mean[new], self.mean[new], count[new])
         self.mean[:], self.count[:] = mean, count
 
-    def observe_all(self, mean: NDArray[np.float64], count: Any) -> None:
+    def observe_all(self, mean: Floats, count: Any) -> None:
         """`observe` for many agents, in a kernel; `count` may be one number for all of them."""
         _observe(mean, count, self.mean, self.count, self.square, self.earlier)
 
-    def of_means(self) -> NDArray[np.float64]:
+    def of_means(self) -> Floats:
         """The sampling variance of every local mean; infinite where it is not known."""
         with np.errstate(divide="ignore"):
             if self.variance is not None:
@@ -135,7 +136,7 @@ class SamplingNoise:
         found = np.where(is_constant(self.function), own, common)
         return np.where((self.count > 0) & ~np.isnan(found), found, np.inf)
 
-    def contributions(self, frame: NDArray[np.float64] | None) -> list[tuple[NDArray[np.int64], Any, Any]]:
+    def contributions(self, frame: Floats | None) -> list[tuple[Integers, Any, Any]]:
         """What agents with two samples add to a census: the agents, codes and masses of each part. In a check it is
         more, and `frame` as in `products`; else it is None."""
         parts, known = [], self.average if self.variance is None else self.variance
@@ -154,12 +155,12 @@ class SamplingNoise:
             self.earlier, self.frame = np.where(self.count[:, None] > 0, now, 0.0), frame
         return parts
 
-    def _are_binary(self, agents: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def _are_binary(self, agents: Integers) -> Mask:
         """Agents whose samples are all 0 or 1: then squares follow from means."""
         mean, n = self.mean[agents], self.count[agents]
         return np.abs(self.square[agents] - n * mean * (1.0 - mean)) <= ROUNDING * n
 
-    def learn(self, codes: NDArray[np.int64], masses: NDArray[Any], agents: Any) -> None:
+    def learn(self, codes: Integers, masses: NDArray[Any], agents: Any) -> None:
         """From the averages of what was contributed, each agent from its own row of masses, of so many agents."""
         if self.variance is None:
             self.average = average_variance(codes, masses, self.average)

@@ -22,9 +22,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import equation
+from colme.support.arrays import Floats, Mask
 
 CONSTANT = np.array([0.0, 1.0, 1.0, 0.0, 0.0])
 """No function. Others have a center, a scale and three coefficients; with u = (m - center) / scale, the variance of
@@ -67,18 +67,18 @@ def excess_noise(relative: Any, noise: Any) -> Any:
     return (max(relative[0], relative[1] * noise) - 1.0) * noise
 
 
-def binomial_function(average: Any) -> NDArray[np.float64]:
+def binomial_function(average: Any) -> Floats:
     """m (1 - m), relative to these average variances, one per row."""
     one = 1.0 / np.asarray(average)
     return np.stack([np.zeros_like(one), np.ones_like(one), np.zeros_like(one), one, -one], axis=-1)
 
 
-def is_constant(function: NDArray[np.float64]) -> NDArray[np.bool_]:
+def is_constant(function: Floats) -> Mask:
     """Which rows are no function."""
     return np.asarray((function[:, 3:] == 0.0).all(axis=1))
 
 
-def products(now: Any, earlier: Any, frame: Any, variance: Any) -> NDArray[np.float64]:
+def products(now: Any, earlier: Any, frame: Any, variance: Any) -> Floats:
     """What agents contribute to the regression, (agents, PRODUCTS); zeros without two samples of either time.
 
     now       (agents, 3): mean, sum of squared deviations and number of all samples
@@ -103,7 +103,7 @@ def products(now: Any, earlier: Any, frame: Any, variance: Any) -> NDArray[np.fl
     return np.where(enough[:, None], np.stack(each, axis=-1), 0.0)
 
 
-def fitted_function(sums: Any, agents: Any, frame: Any) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def fitted_function(sums: Any, agents: Any, frame: Any) -> tuple[Floats, Mask]:
     """The function that averages of `products` over so many agents show, one per row, and CONSTANT where they show
     none; and whether variances and means also err together as those of an exponential family do."""
     part = sums[:, 0]

@@ -47,7 +47,7 @@ from colme.data.fit.noise import judging_variances, measure_noise, t_quantile
 from colme.data.fit.population import AgentPopulation
 from colme.data.fit.posterior import AgentPosteriors, Shape, StudentShape
 from colme.data.fit.prior import Prior, beyond_chance, standardized
-from colme.data.moments import AgentMoments, Floats, Integers, Mask, moments_of
+from colme.data.moments import AgentMoments, moments_of
 from colme.data.partials import check_names, moments_in
 from colme.data.read.format import TableFormat
 from colme.data.read.summaries import Columns, read_summaries
@@ -56,6 +56,7 @@ from colme.data.report.result import Result, Summary
 from colme.data.report.sentences import count
 from colme.data.thinning import in_random_order
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
+from colme.support.arrays import Floats, Integers, Mask
 from colme.support.columns import as_time
 
 LOG_N = "log n"

@@ -20,13 +20,11 @@ from numpy.typing import NDArray
 
 from colme._core.jit import helper, kernel, prefetch
 from colme._core.random import key_of, philox
+from colme.support.arrays import Floats, Integers
 
 if TYPE_CHECKING:
     from colme.data.read.table import Names, Table
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 N_FOLDS = 5
 EARLY, LATE = [0, 1, 2], [3, 4]
 """Folds that are compared with each other."""

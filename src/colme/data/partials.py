@@ -15,13 +15,14 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from colme.data.moments import N_FOLDS, AgentMoments, Floats, FoldMoments
+from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments
 from colme.data.read.arrow_columns import Where, encoder_of
 from colme.data.read.batches import pyarrow as pa
 from colme.data.read.file_errors import damaged
 from colme.data.read.format import TableFormat
 from colme.data.read.table import Names, Progress, read_moments
 from colme.errors import DataError, shorten
+from colme.support.arrays import Floats
 from colme.support.files import check_format
 
 FORMAT = "colme moments 1"

@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from colme.data.moments import N_FOLDS, AgentMoments, Floats, FoldMoments, Integers
+from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments
+from colme.support.arrays import Floats, Integers
 
 _BLOCKS = 4
 """Skewed samples of a fold that are drawn one by one; more are drawn as so many blocks. The mean and the square of

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.data.report.result import Result, Summary
 from colme.data.report.sentences import (
@@ -27,6 +26,7 @@ from colme.data.report.sentences import (
     sentences,
 )
 from colme.lab.runs.store import versions
+from colme.support.arrays import Integers
 from colme.support.files import write_text
 from colme.support.tables import safe_name
 
@@ -126,7 +126,7 @@ def _agents(result: Result) -> list[str]:
     return [*parts, fragment.substitute(table=table)]
 
 
-def chosen_agents(result: Result) -> NDArray[np.int64]:
+def chosen_agents(result: Result) -> Integers:
     """All agents in order; if there are more than `MOST`, those with the highest ranks, if these were asked for, those
     with rare flags and those that changed most."""
     if len(result.agent) <= MOST:

@@ -26,7 +26,7 @@ import itertools
 import sysconfig
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -66,7 +66,7 @@ class Expected(Configuration, frozen=True, kw_only=True):
     where      which parameters, where they are swept: { level = "agent" }
     """
 
-    refusal: ClassVar[type[ColmeError]] = ExperimentError
+    refusal = ExperimentError
 
     method: str
     metric: str = "mse"
@@ -101,7 +101,7 @@ class Head(Configuration, frozen=True, kw_only=True):
     expected   numbers to compare the measurements with
     """
 
-    refusal: ClassVar[type[ColmeError]] = ExperimentError
+    refusal = ExperimentError
 
     title: str = ""
     about: str = ""

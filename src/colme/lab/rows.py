@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 import xarray
-from numpy.typing import NDArray
 
 from colme.errors import ColmeError, missing_extra, one_of, shorten
 from colme.lab.experiment import MEAN_COVERAGE, TIME_RATIO, WORST_RATIO, Expected
 from colme.lab.planning import REFERENCE
 from colme.metrics import METRICS, OF_METHOD
+from colme.support.arrays import Floats, Integers
 from colme.support.tables import Row
 
 JUDGED, SETTLED = 3, 10
@@ -166,7 +166,7 @@ def _measure(data: xarray.Dataset, each: Expected) -> tuple[float, float, float]
     return float(measured.mean() if each.statistic == "mean" else middle), float(low), float(high)
 
 
-def _of_seeds(data: xarray.Dataset, line: Line, each: Expected) -> NDArray[np.float64]:
+def _of_seeds(data: xarray.Dataset, line: Line, each: Expected) -> Floats:
     """What is compared with the expected number, for each seed."""
     if each.metric == TIME_RATIO:
         for base in _rows(data):
@@ -196,7 +196,7 @@ def _is(data: xarray.Dataset, line: Line, name: str, value: Any) -> bool:
     return bool((tuple(found) if isinstance(found, list) else found) == value)
 
 
-def _first_below(values: xarray.DataArray, level: float) -> NDArray[np.float64]:
+def _first_below(values: xarray.DataArray, level: float) -> Floats:
     """For each seed that was run the first step at which a metric is below a level; infinity if it never is."""
     run = values.notnull().any("t").values
     below = values.values[run] < level
@@ -299,7 +299,7 @@ def is_broadcast(values: xarray.DataArray, name: str) -> bool:
     return len(present) > 1 and all(first.equals(values.isel({name: int(k)}, drop=True)) for k in present[1:])
 
 
-def _present(values: xarray.DataArray, name: str) -> NDArray[np.int64]:
+def _present(values: xarray.DataArray, name: str) -> Integers:
     others = [dim for dim in values.dims if dim != name]
     return np.flatnonzero(values.notnull().any(others).values)
 
@@ -321,7 +321,7 @@ def number(value: Any, _: object = None) -> str:
     return f"{x:,.0f}" if x.is_integer() and abs(x) < 1e16 else f"{x:,g}"
 
 
-def quartiles(values: xarray.DataArray, axis: str = "seed") -> NDArray[np.float64]:
+def quartiles(values: xarray.DataArray, axis: str = "seed") -> Floats:
     """(3, ...): quartiles over the seeds that are there; NaN where none is."""
     numbers = np.moveaxis(values.values.astype(float), values.dims.index(axis), 0)
     numbers = np.where(np.isfinite(numbers), numbers, np.nan)

@@ -18,10 +18,10 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.live.growing import GrowingLists
 from colme.live.messages import LONGEST_NAME, Arrays, bits, note, pack, to_codes
+from colme.support.arrays import Floats, Integers, Mask
 from colme.support.tables import safe_name
 
 MOST_AGENTS = 2000
@@ -268,7 +268,7 @@ class FleetFeed:
         head = {"kind": "frame", "t": round(now - self._began, 3), "panels": [panel], "rows": rows}
         return pack(head, arrays)
 
-    def _drawn(self, agents: list[_Shown]) -> NDArray[np.float64]:
+    def _drawn(self, agents: list[_Shown]) -> Floats:
         """Means and estimates; those that are absurdly far from most means are NaN."""
         columns = np.stack([_column(agents, "mean"), _column(agents, "estimate")])
         if np.isnan(columns[0]).all():
@@ -281,7 +281,7 @@ class FleetFeed:
         columns[far] = np.nan
         return columns
 
-    def _edge_states(self, agents: list[_Shown]) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+    def _edge_states(self, agents: list[_Shown]) -> tuple[Mask, Mask]:
         """Which edges are alive, and which of these are fresh at both ends.
 
         The ends that answer decide whether an edge is alive: one has it as a neighbor, and none has cut it. If neither
@@ -304,7 +304,7 @@ class FleetFeed:
             )
         return alive, fresh
 
-    def _components(self, agents: list[_Shown], alive: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def _components(self, agents: list[_Shown], alive: Mask) -> Integers:
         """The groups: agents that living edges connect. A gateway says the groups of its local agents."""
         parent = list(range(len(agents)))
 
@@ -324,11 +324,11 @@ class FleetFeed:
         return np.array([root(a) for a in range(len(parent))], np.int64)
 
 
-def _column(agents: list[_Shown], key: str) -> NDArray[np.float64]:
+def _column(agents: list[_Shown], key: str) -> Floats:
     return np.array([agent.known.numbers[key] for agent in agents], np.float64)
 
 
-def _intervals(agents: list[_Shown], estimate: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+def _intervals(agents: list[_Shown], estimate: Floats) -> dict[str, Floats]:
     """Distances from the estimates to the ends of their intervals; if nobody has one, the radii of the means."""
     below, above = estimate - _column(agents, "lower"), _column(agents, "upper") - estimate
     known = (below >= 0) & (above >= 0)

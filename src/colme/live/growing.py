@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.live.messages import start
+from colme.support.arrays import Integers, Mask
 
 OTHERS = 255
 """The number of an agent whose group is too small to have a color."""
@@ -42,7 +43,7 @@ class GroupNumbers:
     def __init__(self) -> None:
         self._before = np.empty(0, np.uint8)
 
-    def renumber(self, groups: NDArray[np.int64]) -> NDArray[np.uint8]:
+    def renumber(self, groups: Integers) -> NDArray[np.uint8]:
         names, places, sizes = np.unique(groups, return_inverse=True, return_counts=True)
         least = 1 if len(groups) <= MOST_GROUPS else max(2, len(groups) // 500)
         new = np.full(len(sizes), OTHERS, np.uint8)
@@ -56,7 +57,7 @@ class GroupNumbers:
         self._before = new[places]
         return self._before
 
-    def _number(self, members: NDArray[np.bool_], taken: set[int]) -> int:
+    def _number(self, members: Mask, taken: set[int]) -> int:
         votes = np.bincount(self._before[members[: len(self._before)]], minlength=256)[:OTHERS]
         wanted = [number for number in np.argsort(-votes, kind="stable").tolist() if votes[number]]
         return next(number for number in (*wanted, *range(MOST_GROUPS)) if number not in taken)

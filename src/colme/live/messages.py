@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from colme.support.arrays import Mask
 from colme.support.tables import json_line
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ def pack(head: dict[str, Any], arrays: Arrays | None = None) -> bytes:
     return b"".join([len(text).to_bytes(4, "little"), text, *(part + bytes(-len(part) % _ALIGN) for part in parts)])
 
 
-def bits(values: NDArray[np.bool_]) -> NDArray[np.uint8]:
+def bits(values: Mask) -> NDArray[np.uint8]:
     """Truth values as the renderer reads them."""
     return np.packbits(values, bitorder="little")
 

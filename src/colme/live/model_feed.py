@@ -14,12 +14,12 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.errors import positive
 from colme.live.growing import GrowingLists
 from colme.live.messages import LONGEST_NAME, Arrays, bits, end, note, pack, panel_of, to_codes
 from colme.online.model import CollaborativeMean, FirstAgents
+from colme.support.arrays import Floats, Integers, Mask
 from colme.support.columns import Label
 from colme.support.tables import safe_name
 
@@ -68,7 +68,7 @@ class ModelFeed:
         )  # fmt: skip
         return [*start, self._frame(first, at, alive)] if first.n_samples else start
 
-    def _places(self, first: FirstAgents) -> tuple[NDArray[np.int64], NDArray[np.bool_] | None]:
+    def _places(self, first: FirstAgents) -> tuple[Integers, Mask | None]:
         """The places of agents, new ones at the end, and which of the edges of the list there are; new ones go to its
         end, as long as there is room. None: the method has no edges."""
         places, edges = self._at, self._lists.edges
@@ -83,16 +83,16 @@ class ModelFeed:
         alive[[edges[pair] for pair in pairs if pair in edges]] = True
         return at, alive
 
-    def _crowded(self, n_present: int, alive: NDArray[np.bool_] | None) -> bool:
+    def _crowded(self, n_present: int, alive: Mask | None) -> bool:
         """Most of the list is past."""
         if len(self._at) > 2 * n_present + ROOM:
             return True
         return alive is not None and len(alive) == MOST_EDGES and 2 * int(alive.sum()) < MOST_EDGES
 
-    def _frame(self, first: FirstAgents, at: NDArray[np.int64], alive: NDArray[np.bool_] | None) -> bytes:
+    def _frame(self, first: FirstAgents, at: Integers, alive: Mask | None) -> bytes:
         columns = first.columns
 
-        def spread(values: Any, rest: float = np.nan) -> NDArray[np.float64]:
+        def spread(values: Any, rest: float = np.nan) -> Floats:
             """Numbers of agents, by place."""
             out = np.full(len(self._at), rest)
             out[at] = values

@@ -19,6 +19,7 @@ from colme.recording import Recording
 from colme.scenario import Scenario
 from colme.sim.run import Run
 from colme.sim.spec import RunSpec
+from colme.support.arrays import Floats, Integers, Mask
 
 N_FRAMES = 120
 MOST_AGENTS = 20_000
@@ -35,7 +36,7 @@ MOST_CLASSES = 12
 """Classes whose distributions are sent one by one; of more classes, only that of all agents together."""
 
 
-def frame_steps(n_steps: int, n_frames: int = N_FRAMES) -> NDArray[np.int64]:
+def frame_steps(n_steps: int, n_frames: int = N_FRAMES) -> Integers:
     """The steps that are shown: evenly spaced on a logarithmic axis, with the first and the last one."""
     whole(n_frames, "frames", f"frames={N_FRAMES}", RunError, low=2)
     return np.unique(np.geomspace(1, n_steps, n_frames).round().astype(np.int64))
@@ -143,21 +144,21 @@ class SimulationFeed:
             arrays["density"] = self._density(estimate + origin)
         return arrays
 
-    def _alive(self, graph: Graph) -> NDArray[np.bool_]:
+    def _alive(self, graph: Graph) -> Mask:
         """Which of the edges that are shown a graph has."""
         low = self._low_ends
         neighbors = np.concatenate([graph.neighbors(a) for a in low])
         keys = np.repeat(low, graph.degrees[low]) * graph.n_agents + neighbors
         return np.isin(self._keys, keys, assume_unique=True)
 
-    def _density(self, estimate: NDArray[np.float64]) -> NDArray[np.uint32]:
+    def _density(self, estimate: Floats) -> NDArray[np.uint32]:
         """The numbers of agents in bins of the window, class after class."""
         class_, n_classes = self._class
         counts = [np.histogram(estimate[class_ == k], N_BINS, self.window)[0] for k in range(n_classes)]
         return np.concatenate(counts).astype(np.uint32)
 
 
-def _shown(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _shown(graph: Graph) -> tuple[Integers, Integers]:
     """The agents that are sent, in order, and the edges among them, by their places in that list."""
     everyone, edges = np.arange(graph.n_agents), graph.edges()
     if len(everyone) <= MOST_AGENTS and len(edges) <= MOST_EDGES:
@@ -169,7 +170,7 @@ def _shown(graph: Graph) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     return (everyone, among) if len(everyone) <= MOST_AGENTS else (part, places[among])
 
 
-def _nearby(graph: Graph) -> NDArray[np.int64]:
+def _nearby(graph: Graph) -> Integers:
     """The first agents of a breadth-first search, so that there are edges among them."""
     known = np.zeros(graph.n_agents, bool)
     found: list[int] = []
@@ -202,7 +203,7 @@ def _window(source: Scenario | Recording) -> tuple[float, float]:
     return low - room, high + room
 
 
-def _few_classes(run: Run) -> tuple[NDArray[np.int64], int]:
+def _few_classes(run: Run) -> tuple[Integers, int]:
     class_ = run.stream.class_
     n_classes = 0 if class_ is None else int(class_.max()) + 1
     if class_ is None or n_classes > MOST_CLASSES:

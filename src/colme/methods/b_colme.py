@@ -25,7 +25,7 @@ estimation", AAAI 2025, arXiv:2402.12812, section 3.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from colme.graphs import Graph
 from colme.method import Agent, Place, Round, State, World
 from colme.methods.c_colme import GALANTE
 from colme.methods.intervals import IntervalAgent, IntervalMethod, PruningState, parted
+from colme.support.arrays import Floats
 
 u32, u64 = np.uint32, np.uint64
 
@@ -56,10 +57,10 @@ class BColME(IntervalMethod, frozen=True, kw_only=True, tag="b-colme"):
     See also: CLColME, CColME, ColME
     """
 
-    label: ClassVar[str] = "B-colME"
-    color: ClassVar[str] = "#CC79A7"
-    paper: ClassVar[str] = GALANTE
-    shared: ClassVar[bool] = True
+    label = "B-colME"
+    color = "#CC79A7"
+    paper = GALANTE
+    shared = True
 
     depth: int = 4
 
@@ -180,7 +181,7 @@ class Relay:
     2 r d: less memory and far less traffic for the few hops that are of use.
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("own_theirs", "own_mine", "total", "moment", "step")
+    saved = ("own_theirs", "own_mine", "total", "moment", "step")
 
     def __init__(self, hood: Neighborhood, depth: int, *, by_hops: bool):
         width = -(-depth // 4) * 4
@@ -193,12 +194,12 @@ class Relay:
         self.step = 0
 
     @property
-    def own_theirs(self) -> NDArray[np.float64]:
+    def own_theirs(self) -> Floats:
         """Those of the own agents, a row each."""
         return self.hood.my_lines(self.theirs)
 
     @property
-    def own_mine(self) -> NDArray[np.float64]:
+    def own_mine(self) -> Floats:
         return self.hood.my_lines(self.mine)
 
     def advance(self, rows: tuple[NDArray[Any], ...], age: Any, amount: Any, count: Any) -> None:
@@ -210,7 +211,7 @@ class Relay:
 
 
 class BState(PruningState):
-    saved: ClassVar[tuple[str, ...]] = ("edges", "estimate", "samples", "reached", "unsettled", "own_age")
+    saved = ("edges", "estimate", "samples", "reached", "unsettled", "own_age")
 
     def __init__(self, method: BColME, world: World, graph: Graph):
         super().__init__(method, world, graph)

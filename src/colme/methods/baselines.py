@@ -27,7 +27,7 @@ Where there are more than 512 classes, a continuum, it is told the true means in
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ from colme._core.team import Neighborhood
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.method import EVERYONE, Agent, Method, Place, Round, State, World
+from colme.support.arrays import Floats, Integers
 
 MOST = 512
 """Groups that a continuum of means is told to the Bayes bound in."""
@@ -55,11 +56,11 @@ class Local(Method, frozen=True, kw_only=True, tag="local"):
     See also: Oracle, Bayes, simulate
     """
 
-    label: ClassVar[str] = "local"
-    color: ClassVar[str] = "#777777"
-    baseline: ClassVar[bool] = True
-    shared: ClassVar[bool] = True
-    tolerates_loss: ClassVar[bool] = True
+    label = "local"
+    color = "#777777"
+    baseline = True
+    shared = True
+    tolerates_loss = True
 
     @property
     def online_rule(self) -> str:
@@ -106,11 +107,11 @@ class Oracle(Method, frozen=True, kw_only=True, tag="oracle"):
     See also: Local, Bayes, oracle_variance
     """
 
-    label: ClassVar[str] = "oracle"
-    color: ClassVar[str] = "#009E73"
-    baseline: ClassVar[bool] = True
-    shared: ClassVar[bool] = True
-    tolerates_loss: ClassVar[bool] = True
+    label = "oracle"
+    color = "#009E73"
+    baseline = True
+    shared = True
+    tolerates_loss = True
 
     def start(self, world: World, graph: Graph) -> OracleState:
         return OracleState(self, world, graph)
@@ -130,8 +131,8 @@ def _sum_by_class(mean, count, class_, page, sums):
             sums[a // page, 1, class_[a]] += n
 
 
-def class_means(mean: NDArray[np.float64], count: Any, class_: NDArray[Any], hood: Neighborhood,
-                n_classes: int) -> NDArray[np.float64]:  # fmt: skip
+def class_means(mean: Floats, count: Any, class_: NDArray[Any], hood: Neighborhood,
+                n_classes: int) -> Floats:  # fmt: skip
     """The mean of all samples of each class, NaN if there are none; `count` per agent, or one for all."""
     sums = np.empty((hood.n_pages, 2, n_classes))
     _sum_by_class(mean, count, class_, hood.page, sums)
@@ -153,7 +154,7 @@ class ClassEdges(Edges):
         given, seen = self._given, self.hood.seen("class", self._class)
         return given.kept(np.repeat(self._class, given.degrees) == seen[given.indices])
 
-    def groups(self, graph: Graph) -> NDArray[np.int64]:
+    def groups(self, graph: Graph) -> Integers:
         return self._class.astype(np.int64)
 
 
@@ -205,11 +206,11 @@ class Bayes(Method, frozen=True, kw_only=True, tag="bayes"):
     See also: Oracle, Local, Census
     """
 
-    label: ClassVar[str] = "Bayes bound"
-    color: ClassVar[str] = "#56B4E9"
-    baseline: ClassVar[bool] = True
-    irrevocable: ClassVar[bool] = False
-    tolerates_loss: ClassVar[bool] = True
+    label = "Bayes bound"
+    color = "#56B4E9"
+    baseline = True
+    irrevocable = False
+    tolerates_loss = True
 
     def start(self, world: World, graph: Graph) -> BayesState:
         return BayesState(self, world)
@@ -234,7 +235,7 @@ def _posterior_means(mean, noise, place, share, estimate):
 class BayesState(State):
     """Estimates are computed when they are asked for: they depend on nothing but the world."""
 
-    saved: ClassVar[tuple[str, ...]] = ()
+    saved = ()
     numbers = 0.0
 
     def __init__(self, method: Bayes, world: World):
@@ -249,7 +250,7 @@ class BayesState(State):
         """Nothing to do: it has no state."""
 
     @property
-    def estimate(self) -> NDArray[np.float64]:  # type: ignore[override]
+    def estimate(self) -> Floats:  # type: ignore[override]
         world = self.world
         estimate = np.full(world.n_agents, np.nan)
         if world.t > 0:
@@ -257,7 +258,7 @@ class BayesState(State):
             _posterior_means(world.mean, noise, *self._distribution(), estimate)
         return estimate
 
-    def _distribution(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    def _distribution(self) -> tuple[Floats, Floats]:
         """(means of the classes as far as the oracle knows them, their shares)."""
         world, n_classes = self.world, len(self._size)
         if n_classes > MOST and world.truth is not None:
@@ -267,7 +268,7 @@ class BayesState(State):
         return place[there], self._size[there] / world.n_agents
 
 
-def _grouped(truth: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def _grouped(truth: Floats) -> tuple[Floats, Floats]:
     """(true means in at most 512 groups, their shares)."""
     low, high = truth.min(), truth.max()
     which = ((truth - low) * ((MOST - 1) / max(high - low, 1e-300))).astype(np.int64)

@@ -23,7 +23,7 @@ estimation", AAAI 2025, arXiv:2402.12812, section 4.
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,10 +54,10 @@ class CColME(ConsensusMethod, frozen=True, kw_only=True, tag="c-colme"):
     See also: CLColME, BColME, metropolis_matrix
     """
 
-    label: ClassVar[str] = "C-colME"
-    color: ClassVar[str] = "#0072B2"
-    paper: ClassVar[str] = GALANTE
-    metropolis: ClassVar[bool] = True
+    label = "C-colME"
+    color = "#0072B2"
+    paper = GALANTE
+    metropolis = True
 
     def start(self, world: World, graph: Graph) -> State:
         return CState(self, world, graph)
@@ -79,7 +79,7 @@ class CState(ConsensusState):
 
 
 class CAgent(ConsensusAgent):
-    needs_degrees: ClassVar[bool] = True
+    needs_degrees = True
 
     def average(self, heard: dict[Hashable, Any], degrees: Inbox, own: Any, alpha: float) -> None:
         exchange, degree = self.place.exchange, len(self.neighbors)

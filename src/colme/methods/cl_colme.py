@@ -33,7 +33,6 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.consensus import Clock, add_pull, next_estimate
 from colme.errors import MethodError, one_of
@@ -41,6 +40,7 @@ from colme.graphs import Graph
 from colme.method import Agent, Inbox, Place, State, World
 from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState, FlowAgent
 from colme.spectrum import check_step, stable_step
+from colme.support.arrays import Floats
 
 CONSENSUS = ("laplacian", "flow")
 
@@ -60,9 +60,9 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
     See also: CColME, BColME, Census, stable_step
     """
 
-    label: ClassVar[str] = "CL-colME"
-    color: ClassVar[str] = "#D55E00"
-    paper: ClassVar[str] = """@inproceedings{stankovic2026clcolme,
+    label = "CL-colME"
+    color = "#D55E00"
+    paper = """@inproceedings{stankovic2026clcolme,
   title     = {Computationally Efficient Laplacian {CL-colME}},
   author    = {Stankovic, Nikola},
   booktitle = {30th International Conference on Information Technology (IT), Zabljak},
@@ -118,7 +118,7 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
 class CLState(ConsensusState):
     """Specific to CL-colME: all neighbors have the same weight, or flows."""
 
-    saved: ClassVar[tuple[str, ...]] = (*ConsensusState.saved, "flows_of_edges")
+    saved = (*ConsensusState.saved, "flows_of_edges")
     split: ClassVar[dict[str, str]] = {"flows_of_edges": "edges.degree"}
 
     def __init__(self, method: CLColME, world: World, graph: Graph):
@@ -128,12 +128,12 @@ class CLState(ConsensusState):
             self.flows = np.zeros(len(self.edges.slots))
 
     @property
-    def flows_of_edges(self) -> NDArray[np.float64] | None:
+    def flows_of_edges(self) -> Floats | None:
         """What a checkpoint keeps of the flows."""
         return None if self.flows is None else self.edges.flows_of_edges(self.flows)
 
     @flows_of_edges.setter
-    def flows_of_edges(self, flows: NDArray[np.float64]) -> None:
+    def flows_of_edges(self, flows: Floats) -> None:
         assert self.flows is not None
         self.edges.put_flows(flows, self.flows)
 

@@ -30,10 +30,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.edges import Edges
 from colme._core.jit import at, equation, helper, kernel
@@ -42,6 +41,7 @@ from colme.errors import MethodError, one_of
 from colme.graphs import Graph
 from colme.method import Agent, Place, Round, State, World
 from colme.methods.intervals import AgentIntervals, IntervalAgent, IntervalMethod, MomentRadii, parted
+from colme.support.arrays import Floats
 
 WEIGHTS = ("simple", "soft", "aggressive")
 MAX_AGENTS = 13_000
@@ -75,17 +75,17 @@ class ColME(IntervalMethod, frozen=True, kw_only=True, tag="colme"):
     See also: BColME, CLColME
     """
 
-    label: ClassVar[str] = "colME"
-    color: ClassVar[str] = "#E69F00"
-    paper: ClassVar[str] = """@article{asadi2022collaborative,
+    label = "colME"
+    color = "#E69F00"
+    paper = """@article{asadi2022collaborative,
   title   = {Collaborative algorithms for online personalized mean estimation},
   author  = {Asadi, M. and Bellet, A. and Maillard, O.-A. and Tommasi, M.},
   journal = {Transactions on Machine Learning Research},
   note    = {arXiv:2208.11530},
   year    = {2022},
 }"""
-    irrevocable: ClassVar[bool] = False
-    by_name: ClassVar[bool] = True
+    irrevocable = False
+    by_name = True
 
     level: str = "population"
     weights: str = "simple"
@@ -296,7 +296,7 @@ def mutual(known_mean, known_count, known, own_interval, mine, unit, sigma):
 class ClassPairs(Edges):
     """The pairs of agents of which one has the other in its class C, in place of edges."""
 
-    saved: ClassVar[tuple[str, ...]] = ("wrong", "lost", "isolated")
+    saved = ("wrong", "lost", "isolated")
     isolated = 0
 
     def __init__(self, state: ColState):
@@ -330,7 +330,7 @@ class ClassPairs(Edges):
 
 
 class ColState(State):
-    saved: ClassVar[tuple[str, ...]] = (
+    saved = (
         "estimate", "known_mean", "known_count", "known", "own_interval", "mine", "cursor", "edges",
     )  # fmt: skip
 
@@ -340,10 +340,10 @@ class ColState(State):
         self.radii = method.radii(world, graph)
         self.estimate = np.full(n, np.nan)
         self.known_mean, self.known_count = np.zeros((n, n)), np.zeros((n, n), np.int32)
-        self.known: NDArray[np.float64] | None = None
+        self.known: Floats | None = None
         """Intervals that a remembers of b, (a, b, statistic, center and radius), where several statistics are compared.
         """
-        self.mine: NDArray[np.float64] | None = None  # own intervals at the last step, (statistic, 2, agent)
+        self.mine: Floats | None = None  # own intervals at the last step, (statistic, 2, agent)
         if method.needs_moments:
             self.known = np.full((n, n, len(method.statistics), 2), np.inf)
             self.mine = np.full((len(method.statistics), 2, n), np.inf)

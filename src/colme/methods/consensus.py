@@ -54,6 +54,7 @@ from colme.metrics import (
     WRONG_EDGES,
     all_errors_of,
 )  # fmt: skip
+from colme.support.arrays import Floats, Mask
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
@@ -64,8 +65,8 @@ class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
     alpha     for the constant clock; 1: pure descent, without a pull to the own mean, from the first samples on
     """
 
-    shared: ClassVar[bool] = True
-    metropolis: ClassVar[bool] = False
+    shared = True
+    metropolis = False
     """Neighbors are weighed by Metropolis' weights, not all alike."""
 
     clock: str = "gossip"
@@ -106,7 +107,7 @@ class ConsensusState(PruningState):
     step_size = 1.0
     weights: NDArray[Any] | None = None
     """Weight of each slot of the neighbor table; None: all are one."""
-    flows: NDArray[np.float64] | None = None
+    flows: Floats | None = None
     """Flow on each slot of the neighbor table; None: Laplacian or Metropolis consensus, with a clock."""
 
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
@@ -139,9 +140,7 @@ class ConsensusState(PruningState):
     def step(self, world: World) -> None:
         self.advance(world, world.mean[None, :], np.ones(1, np.bool_), np.empty((1, len(OF_METHOD))))
 
-    def advance(
-        self, world: World, means: NDArray[np.float64], recorded: NDArray[np.bool_], out: NDArray[np.float64]
-    ) -> None:
+    def advance(self, world: World, means: Floats, recorded: Mask, out: Floats) -> None:
         if world.team.size > 1:
             self._advance_together(world, means, out)
         else:
@@ -152,7 +151,7 @@ class ConsensusState(PruningState):
             out[:, [WRONG_EDGES, LOST_EDGES]] = np.nan
         out[:, NUMBERS] = self.numbers
 
-    def _advance(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    def _advance(self, world: World, means: Floats, out: Floats) -> None:
         """In a plain run, all steps until a full check of the edges is needed are made by one kernel."""
         edges, done, pruned = self.edges, 0, False
         radii = self.radii.over(world, len(means))
@@ -167,7 +166,7 @@ class ConsensusState(PruningState):
                     edges.check_all(means[done], means, done, radii.item(done), world.reference, world.t)
                 pruned = True
 
-    def _advance_together(self, world: World, means: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    def _advance_together(self, world: World, means: Floats, out: Floats) -> None:
         """One step of a team, whose workers wait for each other twice: for all cuts, and for all estimates."""
         self.prune(world)
         self.average(world, means, 0, np.zeros(1), out, pruned=True)
@@ -180,8 +179,8 @@ class ConsensusState(PruningState):
             out[0, [WRONG_EDGES, LOST_EDGES, ISOLATED_AGENTS]] = self.edges.counts()
 
     def average(
-        self, world: World, means: NDArray[np.float64], row: int, radii: NDArray[np.float64],
-        out: NDArray[np.float64], *, pruned: bool,
+        self, world: World, means: Floats, row: int, radii: Floats,
+        out: Floats, *, pruned: bool,
     ) -> int:  # fmt: skip
         """Make steps from this row on, and return how many; see `colme._core.consensus_kernel`."""
         edges, restarts, shared = self.edges, self.restarts, world.team.size > 1
@@ -221,7 +220,7 @@ class ConsensusAgent(IntervalAgent):
     """Per-agent form."""
 
     saved: ClassVar[tuple[str, ...]] = (*IntervalAgent.saved, "neighbors", "restart")
-    needs_degrees: ClassVar[bool] = False
+    needs_degrees = False
     """Ask the kept neighbors for their degrees after pruning: a second exchange in the same step."""
 
     def __init__(self, method: ConsensusMethod, place: Place):

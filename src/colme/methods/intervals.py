@@ -11,11 +11,10 @@ arXiv:2603.01216, 2026.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar, Final
+from typing import Any, Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.edges import Intervals, KeptEdges, ReferenceMeans
 from colme._core.jit import kernel
@@ -43,6 +42,7 @@ from colme.graphs import Graph
 from colme.guard import GuardedMethod
 from colme.method import Agent, NeighborState, Place, State, World
 from colme.moments import add_sample
+from colme.support.arrays import Floats, Integers
 
 VARIANCE_AWARE = """@mastersthesis{stankovic2025variance,
   title  = {Variance-Aware {ColME}},
@@ -213,7 +213,7 @@ class Radii:
     def __init__(self, bound: Bound, sigma: Any):
         self.bound, self.sigma = bound, sigma
 
-    def now(self, world: World, ahead: int = 0) -> float | NDArray[np.float64]:
+    def now(self, world: World, ahead: int = 0) -> float | Floats:
         """At step t, or `ahead` of it."""
         t = world.t + ahead
         unit = self.bound.table(t)
@@ -223,14 +223,14 @@ class Radii:
             return out
         return self.sigma * unit.item(t)
 
-    def over(self, world: World, n_steps: int) -> NDArray[np.float64] | None:
+    def over(self, world: World, n_steps: int) -> Floats | None:
         """The radius of all agents at steps t, t + 1, ..; None where agents have different ones."""
         if world.count is not None or isinstance(self.sigma, np.ndarray):
             return None
         last = world.t + n_steps
         return self.sigma * self.bound.table(last)[world.t : last]
 
-    def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
+    def intervals(self, world: World, mean: Floats, ahead: int = 0) -> list[Intervals]:
         """Intervals of all agents at step t or `ahead` of it, around the means of that step."""
         return [(mean, self.now(world, ahead))]
 
@@ -248,7 +248,7 @@ class StandardErrors(Radii):
         super().__init__(bound, sigma)
         self.test = test
 
-    def now(self, world: World, ahead: int = 0) -> NDArray[np.float64]:
+    def now(self, world: World, ahead: int = 0) -> Floats:
         out = np.empty(world.n_agents)
         scale_errors(out, world.t + ahead if world.count is None else world.count, self.sigma)
         return out
@@ -270,7 +270,7 @@ class MomentRadii(Radii):
         """Each agent has its own radii."""
         return None
 
-    def table_of(self, world: World, statistics: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+    def table_of(self, world: World, statistics: Integers | None = None) -> Floats:
         """Centers and radii at step t, (statistics, 2, agents); of other statistics than those that are compared."""
         moments, chosen = world.moments, self._statistics if statistics is None else statistics
         assert moments is not None
@@ -279,7 +279,7 @@ class MomentRadii(Radii):
         fill_intervals(out, chosen, world.mean, moments.second, moments.fourth, world.n_samples, unit)
         return out
 
-    def intervals(self, world: World, mean: NDArray[np.float64], ahead: int = 0) -> list[Intervals]:
+    def intervals(self, world: World, mean: Floats, ahead: int = 0) -> list[Intervals]:
         """Intervals of all agents at step t: runs that keep moments take one step at a time."""
         return [(center, radius) for center, radius in self.table_of(world)]
 
@@ -332,9 +332,7 @@ class PruningState(State):
     def prune(self, world: World) -> None:
         self.prune_by(world, world.mean, 0, world.reference)
 
-    def prune_by(
-        self, world: World, mean: NDArray[np.float64], ahead: int, reference: ReferenceMeans | None = None
-    ) -> None:
+    def prune_by(self, world: World, mean: Floats, ahead: int, reference: ReferenceMeans | None = None) -> None:
         """Cut the edges that these means of the own agents part, those of step t or `ahead` of it."""
         seen = [
             (world.seen_mean if center is world.mean else world.hood.seen(f"center{k}", center),
@@ -358,7 +356,7 @@ class IntervalAgent(Agent):
     See also: Agent, IntervalMethod, parted, laplace_radius
     """
 
-    saved: ClassVar[tuple[str, ...]] = (*Agent.saved, "moments")
+    saved = (*Agent.saved, "moments")
 
     def __init__(self, method: IntervalMethod, place: Place):
         super().__init__(place)

@@ -20,8 +20,6 @@ How to make your own
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from colme.methods import (
     Agent,
     Graph,
@@ -38,7 +36,7 @@ from colme.methods import (
 class OneHop(IntervalMethod, frozen=True, kw_only=True, tag="one-hop"):
     """The configuration: frozen, every field checked, the repr is what you would type."""
 
-    label: ClassVar[str] = "one hop"
+    label = "one hop"
 
     def agent(self, place: Place) -> Agent:
         return OneHopAgent(self, place)
@@ -50,7 +48,7 @@ class OneHop(IntervalMethod, frozen=True, kw_only=True, tag="one-hop"):
 class OneHopAgent(IntervalAgent):
     """The per-agent form: what a device runs. Every `yield` sends an outbox and returns the inbox."""
 
-    saved: ClassVar[tuple[str, ...]] = (*IntervalAgent.saved, "neighbors")
+    saved = (*IntervalAgent.saved, "neighbors")
 
     def __init__(self, method: OneHop, place: Place):
         super().__init__(method, place)

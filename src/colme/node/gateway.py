@@ -25,7 +25,6 @@ from collections.abc import Hashable
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.census import posterior_numpy
 from colme.census.method import Census
@@ -41,6 +40,7 @@ from colme.node.messages.adapters import CensusAdapter
 from colme.node.messages.wire import LARGEST, Record
 from colme.node.readings import LocalReadings
 from colme.node.security.trust import SURPRISE
+from colme.support.arrays import Floats, Integers
 
 KERNELS = 16
 """Up to so many local agents, posteriors are those of kernels, which run as plain Python on a device."""
@@ -58,9 +58,9 @@ NamedSample = tuple[str, float]
 class GatewayAgent(AsynchronousCensusAgent):
     """The local agents of a gateway, in arrays: row 0 is the agent that new ones are copies of."""
 
-    mean: NDArray[np.float64]  # type: ignore[assignment]
-    count: NDArray[np.int64]  # type: ignore[assignment]
-    estimate: NDArray[np.float64]  # type: ignore[assignment]
+    mean: Floats  # type: ignore[assignment]
+    count: Integers  # type: ignore[assignment]
+    estimate: Floats  # type: ignore[assignment]
     variance: Any
 
     def __init__(self, method: Census, place: Place):
@@ -143,7 +143,7 @@ class GatewayAgent(AsynchronousCensusAgent):
             self.sampling.variance = np.broadcast_to(self.sampling.variance[0], n)
         self.variance = self.noise
 
-    def rearrange(self, rows: NDArray[np.int64]) -> None:
+    def rearrange(self, rows: Integers) -> None:
         """Keep these rows, in this order; row 0 where an agent is new."""
         take(self, ("mean", "count", "estimate", "variance", "group", "probability", "channels", "binned"), rows)
         take(self.sampling, self.sampling.saved, rows)
@@ -156,7 +156,7 @@ class GatewayAgent(AsynchronousCensusAgent):
             take(fitted, ("row", "frame"), rows)
 
 
-def take(thing: Any, names: tuple[str, ...], rows: NDArray[np.int64]) -> None:
+def take(thing: Any, names: tuple[str, ...], rows: Integers) -> None:
     """Take these rows of arrays that have one row per local agent."""
     for name in names:
         setattr(thing, name, np.atleast_1d(getattr(thing, name))[rows])
@@ -300,7 +300,7 @@ class Gateway(Core):
         self.names = names
         self._rows = {name: row for row, name in enumerate(names, 1)}
 
-    def _rearrange(self, rows: NDArray[np.int64]) -> None:
+    def _rearrange(self, rows: Integers) -> None:
         self.inner.rearrange(rows)
         take(self, ("square", "freedom", "_seen", "_reported"), rows)
         if self.readings is not None:
@@ -317,7 +317,7 @@ class Gateway(Core):
             return np.full(self.n_local, None)
         return np.broadcast_to(self.agent.judgment.weights, self.n_local + 1)[1:]
 
-    def newly_sampled(self) -> NDArray[np.int64]:
+    def newly_sampled(self) -> Integers:
         """Places of the local agents with samples since the last call."""
         new = np.flatnonzero(self.agent.count[1:] > self._reported[1:])
         self._reported = self.agent.count.copy()

@@ -31,7 +31,6 @@ from collections.abc import Hashable, Mapping
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.consensus import metropolis_weight
 from colme.gossip import Gossip
@@ -39,6 +38,7 @@ from colme.guard import EARLY, FORGET, INTERVAL_SUMS, SUMS, GuardedAgent, Guarde
 from colme.method import Agent, Round
 from colme.node.rounds import NumberedRounds
 from colme.node.security.trust import PAUSE
+from colme.support.arrays import Floats, Mask
 
 TYPICAL = 2.0
 """Bound (a), in medians."""
@@ -62,8 +62,8 @@ class SumsRound(NamedTuple):
     """The message to another voter: the sums after this round and after the one before, the number of agents that the
     sender votes with, and a `colme.node.rounds.RoundHead`."""
 
-    values: NDArray[np.float64]
-    before: NDArray[np.float64]
+    values: Floats
+    before: Floats
     degree: int
     number: int
     began: int
@@ -71,7 +71,7 @@ class SumsRound(NamedTuple):
     round: int
     epoch: int
 
-    def of_round(self, number: int) -> NDArray[np.float64]:
+    def of_round(self, number: int) -> Floats:
         """The sums of this round, or of a later one."""
         return self.values if self.round == number else self.before
 
@@ -89,7 +89,7 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
         self.t = self.degree = 0
         self.listened = 0  # messages of all rounds of the vote
         self.handed_in = np.zeros(SUMS)  # own sums of the votes so far; half of them in the last half of the time
-        self.voices: dict[str, NDArray[np.float64]] = {}  # what each voter handed in, half-forgotten; "": the agent
+        self.voices: dict[str, Floats] = {}  # what each voter handed in, half-forgotten; "": the agent
         self.each = np.zeros((1, SUMS))  # as `handed_in` and `own`, of each local agent of a gateway
         self._counted: set[Hashable] = set()  # voters whose sums of this vote are in `voices`
 
@@ -98,10 +98,10 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
         return bool(getattr(self.inner, "goes_alone", False))
 
     @property
-    def _n_heard(self) -> NDArray[np.float64]:
+    def _n_heard(self) -> Floats:
         return self.heard[-1] * getattr(self.inner, "ballots", 1.0)
 
-    def _add(self, judged: NDArray[np.bool_], sums: NDArray[np.float64]) -> None:
+    def _add(self, judged: Mask, sums: Floats) -> None:
         self.own[0] += sums[judged].sum(axis=0)
         known = ~np.isnan(sums[:, 0])
         self.each[known] += sums[known, :SUMS]
@@ -152,7 +152,7 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
         return max(A / D, 0.0) if certain else math.inf
 
     @property
-    def weights(self) -> NDArray[np.float64]:
+    def weights(self) -> Floats:
         """Bound (b) for each local agent, where there are two or more. Not while its samples are all the same: no event
         yet, among others that have seen some, says little."""
         if len(self.each) < 3:
@@ -195,13 +195,13 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
             self.window = self.recent
         self.last = self.joined
 
-    def _learn(self, trust: NDArray[np.float64], *, keep: bool) -> None:
+    def _learn(self, trust: Floats, *, keep: bool) -> None:
         reached = SHARE * self.gossip._replace(degree=self.listened / self.rounds).agents_reached(self.rounds)
         sums = self.now * reached
         self.filter.learn(sums, math.log(self.joined / self.last), trust, keep=keep)
         self.recent = self.window * (self.last / self.joined) ** FORGET + sums
 
-    def _read(self, weight: NDArray[np.float64], since: int, t: int) -> None:
+    def _read(self, weight: Floats, since: int, t: int) -> None:
         if t <= EARLY and self.rounds > 0 and self.now[0, 1] > 0.0:
             weight, since = np.empty(1), self.joined
             self._learn(weight, keep=False)
@@ -214,13 +214,13 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
         self.trust = np.minimum(self.trust, min(self.own_limit, self.common_limit))  # (b), (c)
 
 
-def like(own: Any, values: NDArray[np.float64]) -> Any:
+def like(own: Any, values: Floats) -> Any:
     """These values as a number, if the own value of an agent is one; those of the local agents of a gateway as they
     are."""
     return values if np.ndim(own) else values.item()
 
 
-def _lower_median(values: NDArray[np.float64]) -> Any:
+def _lower_median(values: Floats) -> Any:
     """The median of each column; of two in the middle the smaller."""
     return np.sort(values, axis=0)[(len(values) - 1) // 2]
 

@@ -26,9 +26,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.errors import shorten
+from colme.support.arrays import Floats, Integers
 from colme.support.saved import from_bytes, from_plain, to_bytes, to_plain
 
 WINDOW = 64
@@ -139,18 +139,18 @@ class LocalReadings:
         self._held: dict[int, list[list[Any]]] = {}
         self._told = 0
 
-    def rearrange(self, rows: NDArray[np.int64]) -> None:
+    def rearrange(self, rows: Integers) -> None:
         """Keep these rows, in this order; row 0 where an agent is new."""
         self._window, self._count = self._window[rows], self._count[rows]
         places = {row: place for place, row in enumerate(rows.tolist()) if row}
         self._held = {places[row]: held for row, held in self._held.items() if row in places}
 
-    def admit(self, readings: NDArray[np.float64], names: Sequence[str] = ()) -> list[NDArray[np.float64]]:
+    def admit(self, readings: Floats, names: Sequence[str] = ()) -> list[Floats]:
         """The samples that the readings of all rows bring (NaN: none), in one array or, if a reading that was held back
         now counts, in several. names: of the rows from 1 on."""
         with np.errstate(invalid="ignore"):
             wrong = (readings < self.least) | (readings > self.most)
-        samples, more = np.where(wrong, np.nan, readings), list[NDArray[np.float64]]()
+        samples, more = np.where(wrong, np.nan, readings), list[Floats]()
         if wrong.any():
             self._lose(names, int(wrong.argmax()), outside=int(wrong.sum()))
         if self.wild == "drop":
@@ -172,7 +172,7 @@ class LocalReadings:
             self._count[new] += 1
         return [*more, samples]
 
-    def _suspects(self, samples: NDArray[np.float64]) -> list[int]:
+    def _suspects(self, samples: Floats) -> list[int]:
         """Rows of readings that may be wild: if |x - m| > 50 f, with m within the window and f at least half of its
         width, then x is more than 24 widths outside. And of those that come while one is held back."""
         low, high = np.fmin.reduce(self._window, axis=1), np.fmax.reduce(self._window, axis=1)

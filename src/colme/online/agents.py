@@ -6,10 +6,9 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from threading import RLock
-from typing import Any, ClassVar, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.confidence import DifferenceTest
 from colme.consensus import START
@@ -38,6 +37,7 @@ from colme.online.kernel import (
     unlink_all,
     unlink_pair,
 )
+from colme.support.arrays import Floats, Integers, Mask
 from colme.support.columns import Label, Labels, as_label
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class _Index(dict[Label, int]):
 class AgentTable:
     """The agents of a model. A slot is a row of its arrays; `roster[:n_agents]` are the slots in use."""
 
-    arrays: ClassVar[tuple[str, ...]] = ("agents", "numbers", "roster", "places", "neighbors", "snapshots")
+    arrays = ("agents", "numbers", "roster", "places", "neighbors", "snapshots")
     """Arrays with one row per slot."""
 
     def __init__(self, width: int | None, *, votes: bool = False):
@@ -85,11 +85,11 @@ class AgentTable:
         return len(self.index)
 
     @property
-    def present(self) -> NDArray[np.int64]:
+    def present(self) -> Integers:
         """The slots of all agents, in the order of arrival; the last one replaces a forgotten agent."""
         return self.roster[: self.counters[PRESENT]]
 
-    def labels_of(self, slots: NDArray[np.int64]) -> list[Label]:
+    def labels_of(self, slots: Integers) -> list[Label]:
         return [self.labels[slot] for slot in slots.tolist()]
 
     def slot(self, label: Label) -> int:
@@ -114,7 +114,7 @@ class AgentTable:
         self.index[label] = slot
         return slot
 
-    def slots_of(self, labels: Labels) -> NDArray[np.int64]:
+    def slots_of(self, labels: Labels) -> Integers:
         """The slots of all labels, new ones included, in the order in which they appear."""
         if isinstance(labels, list):
             return np.fromiter(map(self.index.__getitem__, labels), np.int64, len(labels))
@@ -185,7 +185,7 @@ class AgentTable:
         """The slot of the agent whose last event is the oldest."""
         return int(self.present[np.argmin(self.numbers[self.present, HEARD])])
 
-    def settle(self, labels: list[Label], edges: NDArray[np.int64]) -> None:
+    def settle(self, labels: list[Label], edges: Integers) -> None:
         """Enter all agents and edges of a given graph, before the first event."""
         for label in labels:
             self.admit(label)
@@ -195,7 +195,7 @@ class AgentTable:
         for a, b in edges.tolist():
             link(self.neighbors, self.numbers, self.agents, a, b, None)
 
-    def _enter(self, slots: NDArray[np.int64]) -> None:
+    def _enter(self, slots: Integers) -> None:
         first = int(self.counters[PRESENT])
         self.places[slots] = np.arange(first, first + len(slots))
         self.roster[first : first + len(slots)] = slots
@@ -212,9 +212,7 @@ class AgentTable:
         there = np.arange(self.neighbors.shape[1]) < degree[:, None]
         return Graph(indptr, self.neighbors[:n][there].astype(np.uint32), check=False)
 
-    def merge(
-        self, other: AgentTable, half_life: float
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+    def merge(self, other: AgentTable, half_life: float) -> tuple[Integers, Integers, Mask]:
         """Add what another table learned from other samples. Returns the slots of its agents here and there, and which
         of them are new here."""
         theirs = other.present
@@ -234,7 +232,7 @@ class AgentTable:
         return mine, theirs, new
 
     def merge_edges(
-        self, other: AgentTable, mine: NDArray[np.int64], theirs: NDArray[np.int64], new: NDArray[np.bool_],
+        self, other: AgentTable, mine: Integers, theirs: Integers, new: Mask,
         given: bool, test: DifferenceTest | None,
     ) -> None:  # fmt: skip
         """Of a given graph, keep the edges that both have kept; else keep the own ones and, where there is room, add
@@ -260,7 +258,7 @@ class AgentView(Mapping[Label, T]):
     """A read-only mapping from labels to answers, always up to date. One agent is looked up alone; `items` and `values`
     compute all at once, as of the call."""
 
-    def __init__(self, table: Callable[[], AgentTable], lock: RLock, answer: Callable[[NDArray[np.int64]], list[T]]):
+    def __init__(self, table: Callable[[], AgentTable], lock: RLock, answer: Callable[[Integers], list[T]]):
         """`table` returns the agents as of now; `answer` what is asked about the agents in these slots."""
         self._table, self._lock, self._answer = table, lock, answer
 
@@ -296,7 +294,7 @@ class AgentView(Mapping[Label, T]):
         return repr(self._now())
 
 
-def combined(a: NDArray[np.float64], b: NDArray[np.float64], half_life: float) -> NDArray[np.float64]:
+def combined(a: Floats, b: Floats, half_life: float) -> Floats:
     """The rows of agents that saw the samples of both a and b (Chan, Golub, LeVeque 1979, with weights)."""
     late = np.maximum(a[:, TIME], b[:, TIME])
     for rows in (a, b):

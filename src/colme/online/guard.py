@@ -25,21 +25,19 @@ is known well.
 from __future__ import annotations
 
 import math
-from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import kernel
 from colme.guard import SUMS, TrustFilter
 from colme.online.agents import AgentTable
 from colme.online.kernel import EVENTS, MEAN, THEN_ESTIMATE, THEN_MEAN, THEN_WEIGHT, WEIGHT, kept_part
+from colme.support.arrays import Floats, Integers
 
 NEWCOMER = 0.25
 """Agents with less than this part of the mean number of samples are judged apart."""
 MEMORY = 0.5
 """Intervals remember judged sums for this time, on the clock."""
-Floats = NDArray[np.float64]
 
 
 @kernel
@@ -63,7 +61,7 @@ def judge(agents, judges, snapshots, half_life, few, sums, inverse):
 class Stratum:
     """Agents that have a weight in common."""
 
-    saved: ClassVar[tuple[str, ...]] = ("filter", "recent", "learned", "last", "judged", "excess")
+    saved = ("filter", "recent", "learned", "last", "judged", "excess")
 
     def __init__(self, trusting: bool):
         self.filter = TrustFilter(1, trusting=trusting)
@@ -107,7 +105,7 @@ class Stratum:
 class OnlineGuard:
     """The weights of all agents."""
 
-    saved: ClassVar[tuple[str, ...]] = ("newcomers", "others", "clock", "size", "voted", "few")
+    saved = ("newcomers", "others", "clock", "size", "voted", "few")
 
     def __init__(self, trusting: bool):
         self.newcomers, self.others = Stratum(trusting), Stratum(trusting)
@@ -119,7 +117,7 @@ class OnlineGuard:
         """The clock."""
         return self.clock + math.log1p(max(int(table.counters[EVENTS]) - self.voted, 0) / self.size)
 
-    def learn(self, table: AgentTable, judges: NDArray[np.int64], half_life: float) -> None:
+    def learn(self, table: AgentTable, judges: Integers, half_life: float) -> None:
         """The samples of these agents since the last vote judge what was kept at it."""
         sums, inverse = np.zeros((2, SUMS)), np.zeros(2)
         judge(table.agents, judges, table.snapshots, half_life, self.few, sums, inverse)
@@ -144,10 +142,10 @@ class OnlineGuard:
         new, others = self.newcomers.trust(clock), self.others.trust(clock)
         return (new if self.newcomers.filter.votes else min(new, others)), others
 
-    def trust(self, table: AgentTable, slots: NDArray[np.int64]) -> Floats:
+    def trust(self, table: AgentTable, slots: Integers) -> Floats:
         """lambda of each agent."""
         return np.where(table.agents[slots, WEIGHT] < self.few, *self._trusts(table))
 
-    def excess(self, table: AgentTable, slots: NDArray[np.int64]) -> Floats:
+    def excess(self, table: AgentTable, slots: Integers) -> Floats:
         """What is added to the variance of each agent's interval, in variances of its own mean."""
         return np.where(table.agents[slots, WEIGHT] < self.few, self.newcomers.excess, self.others.excess)

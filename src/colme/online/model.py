@@ -48,7 +48,6 @@ from threading import RLock
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.random import key_of
 from colme.confidence import check_probability
@@ -62,6 +61,7 @@ from colme.online.files import FORMAT, pack, unpack
 from colme.online.kernel import COUNT, DEGREE, EVENTS, MEAN, TIME, first_backwards, learn_events
 from colme.online.rules import BackgroundVote, Rule, rule_of
 from colme.scenario import check_seed
+from colme.support.arrays import Floats, Integers
 from colme.support.columns import Label, Labels, as_events, as_label, as_time, as_value, columns_of
 from colme.support.files import names_known, nothing_missing, read_arrays, write_arrays
 from colme.support.saved import from_arrays, to_arrays
@@ -85,7 +85,7 @@ class FirstAgents(NamedTuple):
     """The weight of the guard, on average over all agents."""
     columns: dict[str, Any]
     """What `to_columns` returns, of the first agents."""
-    edges: NDArray[np.int64] | None
+    edges: Integers | None
     """The edges among them: pairs of rows of `columns`, smaller one first. None: the method needs no edges."""
 
 
@@ -266,7 +266,7 @@ class CollaborativeMean:
             )
         return self.half_life is not None
 
-    def _learn(self, labels: Labels, values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
+    def _learn(self, labels: Labels, values: Floats, times: Floats | None) -> None:
         table = self._table
         n_agents, n_slots = table.n_agents, len(table.labels)
         slots = table.slots_of(labels)
@@ -289,7 +289,7 @@ class CollaborativeMean:
             table.reserve()
             self._run(slots, values, times)
 
-    def _run(self, slots: NDArray[np.int64], values: NDArray[np.float64], times: NDArray[np.float64] | None) -> None:
+    def _run(self, slots: Integers, values: Floats, times: Floats | None) -> None:
         table, keys = self._table, key_of(self.seed)
         done = 0
         while done < len(slots):
@@ -322,9 +322,7 @@ class CollaborativeMean:
             self.wait()
         return self._rule
 
-    def _learn_and_forget(
-        self, labels: list[Label], values: NDArray[np.float64], times: NDArray[np.float64] | None
-    ) -> None:
+    def _learn_and_forget(self, labels: list[Label], values: Floats, times: Floats | None) -> None:
         """Learn in pieces; an agent is forgotten between two of them."""
         table, first = self._table, 0
         slots = np.empty(len(labels), np.int64)
@@ -420,7 +418,7 @@ class CollaborativeMean:
         docs/online.md says in which worlds it covers as much. For the others around the own mean, made to hold with
         that probability at all times together, so that early on a collaborative estimate may lie outside."""
 
-        def ends(slots: NDArray[np.int64]) -> list[tuple[float, float]]:
+        def ends(slots: Integers) -> list[tuple[float, float]]:
             lower, upper = self._latest().interval(slots, self.level)
             return list(zip(lower.tolist(), upper.tolist(), strict=True))
 
@@ -431,7 +429,7 @@ class CollaborativeMean:
         """The group that each agent is found in: a component of the census, or agents connected by kept edges."""
         return self._view(lambda slots: self._latest().group(slots)[0].tolist())
 
-    def _view(self, answer: Callable[[NDArray[np.int64]], list[Any]]) -> AgentView[Any]:
+    def _view(self, answer: Callable[[Integers], list[Any]]) -> AgentView[Any]:
         return AgentView(lambda: self._table, self._lock, answer)
 
     def neighbors(self, agent: Any) -> tuple[Label, ...]:
@@ -447,7 +445,7 @@ class CollaborativeMean:
         with self._lock:
             return self._columns(self._table.present.copy())
 
-    def _columns(self, slots: NDArray[np.int64]) -> dict[str, Any]:
+    def _columns(self, slots: Integers) -> dict[str, Any]:
         table, rule = self._table, self._latest()
         lower, upper = rule.interval(slots, self.level)
         group, probability = rule.group(slots)

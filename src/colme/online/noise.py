@@ -30,10 +30,9 @@ agents cannot tell that the noise is not normal (Miller and Dunson 2019, "Robust
 from __future__ import annotations
 
 import math
-from typing import ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import helper, kernel
 from colme.census.posterior import first_row, posterior_moments
@@ -57,8 +56,8 @@ from colme.online.kernel import (
     keep,
     kept_part,
 )
+from colme.support.arrays import Floats, Integers
 
-Floats = NDArray[np.float64]
 CLIP = 3.0
 """Deviations at which numbers are clipped to see whether there is a skewness at all,"""
 EVIDENCE = 2.0
@@ -222,7 +221,7 @@ def _clip(x):
 class OnlineNoise:
     """What is known about the noise of own means."""
 
-    saved: ClassVar[tuple[str, ...]] = (
+    saved = (
         "sums", "curve", "size", "events", "moderation", "part", "skewness", "kurtosis"
     )  # fmt: skip
 
@@ -238,9 +237,7 @@ class OnlineNoise:
         """As kernels take it, if sigma was told (else NaN)."""
         return NoiseModel(math.nan if self.contradict(sigma) else sigma, _average(table), self.moderation, self.curve)
 
-    def learn(
-        self, table: AgentTable, judges: NDArray[np.int64], half_life: float, size: float, inverse: float
-    ) -> None:
+    def learn(self, table: AgentTable, judges: Integers, half_life: float, size: float, inverse: float) -> None:
         """Equations (1) to (5), from the samples since the last vote; `size` and `inverse` as in `count_samples`."""
         average, events = _average(table), int(table.counters[EVENTS])
         self.sums *= self.size / (self.size + max(events - self.events, 0))  # the last of n samples counts n times

@@ -12,7 +12,6 @@ from threading import Thread
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
@@ -45,6 +44,7 @@ from colme.online.kernel import (
 )
 from colme.online.noise import OnlineNoise, fill_variances, keep_posteriors
 from colme.spectrum import stable_step
+from colme.support.arrays import Floats, Integers
 
 GROWTH = 0.05
 """A vote is due when there are this many times more samples, and at least one per agent"""
@@ -56,8 +56,7 @@ _HASH = np.uint64(0x9E3779B97F4A7C15)
 NEVER = np.iinfo(np.int64).max
 _BOUND_FAILS = dict(zip(BOUNDS, (2.0, 1.29, 2.0), strict=True))
 """A bound at level gamma fails at any time with at most gamma times this factor as probability."""
-Slots = NDArray[np.int64]
-Floats = NDArray[np.float64]
+Slots = Integers
 
 
 class Rule:
@@ -168,7 +167,7 @@ class Rule:
         mean = self.table.agents[slots, MEAN]
         return mean - radius, mean + radius
 
-    def group(self, slots: Slots) -> tuple[NDArray[np.int64], Floats]:
+    def group(self, slots: Slots) -> tuple[Integers, Floats]:
         """Groups, and the probability that an agent belongs to its group; NaN where the method has none."""
         return self.table.places[slots], np.full(len(slots), np.nan)
 
@@ -238,7 +237,7 @@ class ConsensusRule(Rule):
     def raw(self, slots: Slots) -> Floats:
         return self.table.agents[slots, ESTIMATE]
 
-    def group(self, slots: Slots) -> tuple[NDArray[np.int64], Floats]:
+    def group(self, slots: Slots) -> tuple[Integers, Floats]:
         """Connected agents form a group; groups are numbered in the order of the agents."""
         component = self.table.graph().components()
         found, first = np.unique(component[self.table.present], return_index=True)
@@ -323,7 +322,7 @@ class CensusRule(Rule):
         has_prior = (variance > 0.0) & (variance < np.inf) & (self.mixture.n_components[0] > 0)
         return self.mixture.prior._replace(row=np.where(has_prior, 0, -1))
 
-    def _posterior(self, slots: Slots) -> tuple[Floats, NDArray[np.int64], Floats]:
+    def _posterior(self, slots: Slots) -> tuple[Floats, Integers, Floats]:
         variance = self._variances(slots)
         found = posteriors(self.table.agents[slots, MEAN] - self.origin[0], variance, self._prior(variance))
         return found.estimate, found.group.astype(np.int64), found.probability
@@ -332,7 +331,7 @@ class CensusRule(Rule):
         """Equation (5)."""
         return self._posterior(slots)[0] + self.origin[0]
 
-    def group(self, slots: Slots) -> tuple[NDArray[np.int64], Floats]:
+    def group(self, slots: Slots) -> tuple[Integers, Floats]:
         return self._posterior(slots)[1:]
 
     def interval(self, slots: Slots, level: float) -> tuple[Floats, Floats]:

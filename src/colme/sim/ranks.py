@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from colme._core.jit import HAVE_NUMBA, LANES, kernel
 from colme._core.team import Neighborhood, Team
 from colme.errors import RunError, missing_extra
+from colme.support.arrays import Floats, Integers
 
 PRETEND = "COLME_RANKS_PER_MACHINE"
 """An environment variable, for tests: so many ranks count as one machine."""
@@ -71,16 +72,16 @@ class _CommTeam(Team):
         self.comm.Gatherv(_bytes(rows), None if out is None else [_bytes(out), counts * width], 0)
         return out
 
-    def _counts(self, rows: NDArray[Any]) -> tuple[NDArray[np.int64], int]:
+    def _counts(self, rows: NDArray[Any]) -> tuple[Integers, int]:
         """The numbers of all ranks' rows, and the bytes of a row."""
         counts = np.empty(self.size, np.int64)
         self.comm.Allgather(np.array([len(rows)], np.int64), counts)
         return counts, int(np.prod(rows.shape[1:])) * rows.dtype.itemsize
 
-    def total(self, counts: Any) -> NDArray[np.int64]:
+    def total(self, counts: Any) -> Integers:
         return self._reduce(np.array(counts, np.int64), self._mpi.SUM)
 
-    def greatest(self, numbers: Any) -> NDArray[np.float64]:
+    def greatest(self, numbers: Any) -> Floats:
         return self._reduce(np.array(numbers, np.float64), self._mpi.MAX)
 
     def _reduce(self, mine: NDArray[Any], operation: Any) -> NDArray[Any]:
@@ -275,7 +276,7 @@ class Plan:
 
     The agents of a rank are received on every other machine by one rank there; the ranks of a machine take turns."""
 
-    def __init__(self, team: RankTeam, halo: NDArray[np.int64], places: NDArray[np.int64], ends: NDArray[np.int64]):
+    def __init__(self, team: RankTeam, halo: Integers, places: Integers, ends: Integers):
         """`halo`: the agents that this machine needs, by number, and their places; `ends`: of all ranks' blocks."""
         bounds, local = np.searchsorted(halo, ends), team.local
         sources = [rank for rank in range(team.size) if team.machines[rank] != team.machine
@@ -285,13 +286,13 @@ class Plan:
         targets = [rank for rank, want in enumerate(asked) if want is not None]
         self._n_own = int(ends[team.rank + 1] - ends[team.rank])
         self._send_counts = np.array([len(asked[rank]) for rank in targets], np.int64)
-        self._send: NDArray[np.int64] | None = None  # None: all own agents go to all targets, without being packed
+        self._send: Integers | None = None  # None: all own agents go to all targets, without being packed
         if (self._send_counts < self._n_own).any():
             self._send = np.concatenate([asked[rank] for rank in targets])
         self._receive_counts = np.array([len(wanted[rank]) for rank in sources], np.int64)
         came = [places[bounds[rank] : bounds[rank + 1]] for rank in sources]
         self._first_places = np.array([each[0] for each in came], np.int64)
-        self._receive: NDArray[np.int64] | None = None  # None: the places of each source follow each other
+        self._receive: Integers | None = None  # None: the places of each source follow each other
         if any(each[-1] - each[0] >= len(each) for each in came):
             self._receive = np.concatenate(came)
         self._channel = team.comm.Create_dist_graph_adjacent(sources, targets, reorder=False)
@@ -318,7 +319,7 @@ class Plan:
             lines[self._receive] = came
 
 
-def _starts(counts: NDArray[np.int64]) -> NDArray[np.int64]:
+def _starts(counts: Integers) -> Integers:
     return np.cumsum(counts, dtype=np.int64) - counts
 
 

@@ -32,6 +32,7 @@ from colme.sim.checkpoint import check_room, read_checkpoint, together, write_ch
 from colme.sim.sampling import Errors, Sampler
 from colme.sim.spec import EXCHANGE, RunSpec, as_in_file, digest
 from colme.sim.trace import Final, Trace
+from colme.support.arrays import Floats, Integers, Mask
 from colme.support.saved import from_arrays, splits, to_arrays
 
 TELL_EVERY = 0.1
@@ -178,7 +179,7 @@ class Run:
         world.t, world.mean = first + n_steps - 1, means[-1]
         self.recorder.write(recorded, self._tables[:, :n_steps], sampler.metrics(first, n_steps))
 
-    def _samples_of(self, t: int) -> NDArray[np.float64]:
+    def _samples_of(self, t: int) -> Floats:
         """What every agent sees at step t."""
         out = np.empty((1, self.stream.n_agents))
         self.stream.fill(out, t)
@@ -287,19 +288,19 @@ class Run:
 class Recorder:
     """The metrics at the recorded steps: `of_method[m]` those of each method, `of_run` those that all share."""
 
-    def __init__(self, steps: NDArray[np.int64], n_methods: int):
+    def __init__(self, steps: Integers, n_methods: int):
         self.steps = steps
         self.of_method = np.full((n_methods, len(steps), len(OF_METHOD)), np.nan)
         self.of_run = np.full((len(steps), len(OF_RUN)), np.nan)
         self.filled = 0
 
     @property
-    def left(self) -> NDArray[np.int64]:
+    def left(self) -> Integers:
         """The steps that are still to be recorded."""
         return self.steps[self.filled :]
 
     def write(
-        self, recorded: NDArray[np.bool_], of_method: NDArray[np.float64], of_run: NDArray[np.float64]
+        self, recorded: Mask, of_method: Floats, of_run: Floats
     ) -> None:  # fmt: skip
         """From the metrics of the next steps, those that are recorded."""
         start, end = self.filled, self.filled + int(recorded.sum())

@@ -18,6 +18,7 @@ from colme.methods import World
 from colme.metrics import N_SUMS, NOT_KNOWN, OF_RUN, add_errors, all_errors_of, clear, errors_of, sum_errors, total
 from colme.recording import Recording
 from colme.samples import ScenarioStream, observe_some, running_mean
+from colme.support.arrays import Floats, Integers, Mask
 
 u32, u64 = np.uint32, np.uint64
 
@@ -109,11 +110,11 @@ class Errors:
         self._member = np.full(n_classes, -1)  # some own agent of each class
         self._member[class_] = np.arange(len(class_))
         self.class_size = team.total(np.bincount(class_, minlength=n_classes)).astype(float)
-        self._truth: NDArray[np.float64] | None = None
+        self._truth: Floats | None = None
         self._class_truth = np.empty(n_classes)
         self._pages = np.zeros((self.hood.n_pages, N_SUMS))
 
-    def class_truth(self, truth: NDArray[np.float64]) -> NDArray[np.float64]:
+    def class_truth(self, truth: Floats) -> Floats:
         """The true mean of each class, -inf where it has no agent."""
         if truth is not self._truth:
             own = np.full(len(self._member), -np.inf)
@@ -121,13 +122,13 @@ class Errors:
             self._truth, self._class_truth = truth, self.hood.team.greatest(own)
         return self._class_truth
 
-    def estimates(self, estimate: NDArray[np.float64], truth: NDArray[np.float64]) -> tuple[float, ...]:
+    def estimates(self, estimate: Floats, truth: Floats) -> tuple[float, ...]:
         """The metrics in `ERRORS`."""
         sum_errors(estimate, truth, self.tolerance, self.hood.page, self._pages)
         return all_errors_of(self.hood.team.gather(self._pages))
 
     def means(
-        self, mean: NDArray[np.float64], count: NDArray[np.int32], truth: NDArray[np.float64], out: NDArray[np.float64]
+        self, mean: Floats, count: NDArray[np.int32], truth: Floats, out: Floats
     ) -> None:  # fmt: skip
         """out[0:3] = the metrics of the run, for agents with different counts: local mean squared error and error rate,
         and the oracle's mean squared error."""
@@ -143,9 +144,7 @@ class Errors:
 class Sampler:
     """Gives the world its local means, for as many steps at once as pays, and their errors to be recorded."""
 
-    def __init__(
-        self, stream: ScenarioStream | Recording, world: World, recorded: NDArray[np.int64], block: int = BLOCK
-    ):
+    def __init__(self, stream: ScenarioStream | Recording, world: World, recorded: Integers, block: int = BLOCK):
         n, n_pages, n_classes = world.n_agents, world.hood.n_pages, len(world.errors.class_size)
         self.stream, self.world, self._recorded = stream, world, recorded
         # moments are kept of one step only, and so are the means that other workers see
@@ -175,24 +174,24 @@ class Sampler:
             self.world.team.wait()  # so that the others see the means
         return min(last + 1, self._to) - first
 
-    def means(self, first: int, n_steps: int) -> NDArray[np.float64]:
+    def means(self, first: int, n_steps: int) -> Floats:
         """The means of steps that have been sampled, a row each."""
         if self.most == 1:
             return self.world.mean[None, :]
         return self._lines[first - self._from : first - self._from + n_steps]
 
-    def metrics(self, first: int, n_steps: int) -> NDArray[np.float64]:
+    def metrics(self, first: int, n_steps: int) -> Floats:
         """The metrics of the run at these steps, where they are recorded."""
         return self._metrics[first - self._from : first - self._from + n_steps]
 
-    def recorded(self, first: int, n_steps: int) -> NDArray[np.bool_]:
+    def recorded(self, first: int, n_steps: int) -> Mask:
         """Which of the steps first, first + 1, .. are recorded."""
         begin, end = self._recorded.searchsorted((first, first + n_steps))
         recorded = np.zeros(n_steps, np.bool_)
         recorded[self._recorded[begin:end] - first] = True
         return recorded
 
-    def measure_again(self) -> NDArray[np.float64]:
+    def measure_again(self) -> Floats:
         """The metrics of the present means, at a step that was not to be recorded when it was sampled."""
         world, recorded = self.world, np.ones(1, np.bool_)
         world.truth = self.stream.truth(world.t)
@@ -226,7 +225,7 @@ class Sampler:
                 observe_some(mean, before, samples[0])
         self._measure(recorded)
 
-    def _parts(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
+    def _parts(self) -> Iterator[tuple[slice, Floats]]:
         """Parts of the agents, and room for a sample of each."""
         n, width = self.world.n_agents, self._lines.shape[1]
         for start in range(0, n, max(width, 1)):
@@ -238,8 +237,8 @@ class Sampler:
         self._totals.fill(0)
 
     def _update_means(
-        self, samples: NDArray[np.float64], means: NDArray[np.float64], before: NDArray[np.float64], t: int,
-        recorded: NDArray[np.bool_], part: slice,
+        self, samples: Floats, means: Floats, before: Floats, t: int,
+        recorded: Mask, part: slice,
     ) -> None:  # fmt: skip
         truth, errors = self.world.truth, self.world.errors
         update_means(
@@ -247,7 +246,7 @@ class Sampler:
             errors.class_[part], part.start, self.world.hood.page, self._page_errors, self._totals,
         )  # fmt: skip
 
-    def _measure(self, recorded: NDArray[np.bool_]) -> None:
+    def _measure(self, recorded: Mask) -> None:
         world, errors, gather = self.world, self.world.errors, self.world.team.gather
         if world.truth is None or not recorded.any():
             return

@@ -15,7 +15,6 @@ from typing import Any, Unpack, overload
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import warn_if_broken
 from colme.errors import RunError, one_of, positive, shorten, whole
@@ -26,8 +25,9 @@ from colme.sim.run import Interrupted, Progress, Run
 from colme.sim.spec import RunFields, RunSpec
 from colme.sim.threads import run_threads
 from colme.sim.trace import Trace, Traces
+from colme.support.arrays import Floats
 
-Source = Scenario | Recording | NDArray[np.float64]
+Source = Scenario | Recording | Floats
 
 
 class Options(RunFields, total=False):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, TypedDict
+from typing import Any, TypedDict
 
 import msgspec
 import numpy as np
@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 
 from colme import graphs
 from colme._core import random
-from colme.errors import ColmeError, RunError, one_of, positive, shorten, whole
+from colme.errors import RunError, one_of, positive, shorten, whole
 from colme.graphs import DEFAULT_DEGREE, Graph, default_degree, random_regular_graph
 from colme.methods import Method
 from colme.recording import Recording
 from colme.scenario import Scenario, check_seed
 from colme.sim.graph_files import digest_of, find_graph, is_graph_file, read_graph
+from colme.support.arrays import Integers
 from colme.support.structs import Configuration
 
 GraphSource = Graph | Callable[[np.random.Generator], Graph] | str | Any
@@ -50,7 +51,7 @@ class Setup(Configuration, frozen=True, kw_only=True):
     precision   "mixed": neighbors receive float32, all else is float64; "double": float64 throughout
     """
 
-    refusal: ClassVar[type[ColmeError]] = RunError
+    refusal = RunError
 
     degree: int | None = None
     graph: str = "regular"
@@ -138,7 +139,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         return self.steps
 
     @property
-    def recorded(self) -> NDArray[np.int64]:
+    def recorded(self) -> Integers:
         """The steps that are recorded."""
         return recorded_steps(self.record, self.n_steps)
 
@@ -271,7 +272,7 @@ class RunFields(TypedDict, total=False):
     precision: str
 
 
-def recorded_steps(record: Record, n_steps: int) -> NDArray[np.int64]:
+def recorded_steps(record: Record, n_steps: int) -> Integers:
     """The steps to record: "all", "log" (about 40 per decade), every k-th, or a list. The last step always is."""
     if isinstance(record, str):
         one_of(record, ("all", "log"), "record", RunError)

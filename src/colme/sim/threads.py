@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.team import Team
+from colme.support.arrays import Floats, Integers
 
 T = TypeVar("T")
 
@@ -52,10 +53,10 @@ class ThreadTeam(Team):
         self.wait()
         return collected
 
-    def total(self, counts: Any) -> NDArray[np.int64]:
+    def total(self, counts: Any) -> Integers:
         return np.sum(self._exchange(np.array(counts, np.int64)), axis=0, dtype=np.int64)
 
-    def greatest(self, numbers: Any) -> NDArray[np.float64]:
+    def greatest(self, numbers: Any) -> Floats:
         return np.asarray(np.max(self._exchange(np.array(numbers, np.float64)), axis=0))
 
 

@@ -18,6 +18,7 @@ from colme.method import Method, named
 from colme.methods.registry import METHODS, method_from, plain_form
 from colme.metrics import METRICS
 from colme.sim.spec import RunSpec
+from colme.support.arrays import Floats, Integers
 from colme.support.files import names_known, nothing_missing, read_arrays, write_arrays
 from colme.support.tables import html_fragment, html_table, number
 
@@ -43,25 +44,25 @@ class Final:
     See also: Trace, simulate, Graph
     """
 
-    estimate: NDArray[np.float64]
+    estimate: Floats
     """Collaborative estimates; NaN where an agent never saw a sample."""
-    mean: NDArray[np.float64]
+    mean: Floats
     """Local means."""
     count: NDArray[np.int32]
     """Samples seen."""
     graph: Graph
     """The edges that are left: which agents still use each other's data."""
-    groups: NDArray[np.int64]
+    groups: Integers
     """The group that each agent found itself in."""
     class_: NDArray[Any] | None
     """True classes, where known."""
-    truth: NDArray[np.float64] | None
+    truth: Floats | None
     """True means, where known."""
-    probability: NDArray[np.float64] | None = None
+    probability: Floats | None = None
     """That an agent is of its group, where the method says so."""
-    lower: NDArray[np.float64] | None = None
+    lower: Floats | None = None
     """The true mean lies above it with probability 95 %, where the method says so."""
-    upper: NDArray[np.float64] | None = None
+    upper: Floats | None = None
     """The true mean lies below it with probability 95 %."""
 
 
@@ -82,19 +83,19 @@ class Trace:
 
     method: Method | dict[str, Any]
     seed: int
-    t: NDArray[np.int64]
-    mse: NDArray[np.float64]
-    error_rate: NDArray[np.float64]
-    local_mse: NDArray[np.float64]
-    local_error_rate: NDArray[np.float64]
-    oracle_mse: NDArray[np.float64]
-    wrong_edges: NDArray[np.float64]
-    lost_edges: NDArray[np.float64]
-    isolated: NDArray[np.int64]
-    n_groups: NDArray[np.float64]
-    coverage: NDArray[np.float64]
-    numbers: NDArray[np.float64]
-    trust: NDArray[np.float64]
+    t: Integers
+    mse: Floats
+    error_rate: Floats
+    local_mse: Floats
+    local_error_rate: Floats
+    oracle_mse: Floats
+    wrong_edges: Floats
+    lost_edges: Floats
+    isolated: Integers
+    n_groups: Floats
+    coverage: Floats
+    numbers: Floats
+    trust: Floats
     final: Final
     configuration: dict[str, Any] = field(default_factory=dict)
     """What determined the run, in plain types (`RunSpec.plain`)."""

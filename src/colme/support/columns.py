@@ -20,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.errors import ColumnError, DataError, SampleError, missing_extra, nearest, shorten
+from colme.support.arrays import Floats, Integers, Mask
 
 Label = str | int
-Labels = list[Label] | NDArray[np.int64]
+Labels = list[Label] | Integers
 """The labels of many rows; an array where they are whole numbers close to each other."""
 TABLE = "the table"
 """The name of a table without a name of its own, in messages."""
@@ -165,7 +166,7 @@ def columns_of(table: Any, names: Mapping[str, Any]) -> dict[str, Any]:
 
 def as_events(
     agent: Any, value: Any, time: Any
-) -> tuple[Labels, NDArray[np.float64], NDArray[np.float64] | None]:  # fmt: skip
+) -> tuple[Labels, Floats, Floats | None]:  # fmt: skip
     """Labels, values and times (None if `time` is None) of all rows that have a value; every row is checked."""
     values, labels = _as_values(value), _as_column(agent, "agent")
     times = None if time is None else _as_times(time)
@@ -180,7 +181,7 @@ def as_events(
     return _as_labels(labels, there), values, times
 
 
-def _as_labels(column: NDArray[Any], there: NDArray[np.bool_]) -> Labels:
+def _as_labels(column: NDArray[Any], there: Mask) -> Labels:
     if column.dtype.kind in "iu" and len(column):
         low, high = int(column.min()), int(column.max())
         if high - low < _CLOSE * len(column) and high <= np.iinfo(np.int64).max:
@@ -211,7 +212,7 @@ def _as_column(values: Any, name: str) -> NDArray[Any]:
     return column
 
 
-def _as_values(values: Any) -> NDArray[np.float64]:
+def _as_values(values: Any) -> Floats:
     if isinstance(values, np.ma.MaskedArray):
         values = np.ma.filled(values.astype(np.float64), np.nan)
     column = _as_column(values, "value")
@@ -231,7 +232,7 @@ def _as_values(values: Any) -> NDArray[np.float64]:
     return numbers
 
 
-def _as_times(values: Any) -> NDArray[np.float64]:
+def _as_times(values: Any) -> Floats:
     column = _as_column(values, "time")
     if column.dtype.kind == "M":
         return _seconds(column)
@@ -243,7 +244,7 @@ def _as_times(values: Any) -> NDArray[np.float64]:
     return np.array(found, np.float64)
 
 
-def _seconds(times: NDArray[Any]) -> NDArray[np.float64]:
+def _seconds(times: NDArray[Any]) -> Floats:
     """Seconds since 1970. Microseconds are exact in float64 for 285 years, so a date gives the same bits however it
     comes in."""
     microseconds = times.astype("M8[us]").astype(np.int64)
@@ -268,6 +269,6 @@ def _refuse_size(number: float, where: str) -> NoReturn:
                       "another unit.")  # fmt: skip
 
 
-def _row_of(there: NDArray[np.bool_], i: int) -> str:
+def _row_of(there: Mask, i: int) -> str:
     """The row of the i-th sample that is there."""
     return row_name(int(np.flatnonzero(there)[i]))

@@ -20,7 +20,7 @@ from colme.data.fit.estimators import AgentStatistics, Estimator
 from colme.data.fit.laws import LAWS, Law
 from colme.data.fit.posterior import ConjugateShape, PointShape, quantiles
 from colme.data.fit.prior import FittedPrior
-from colme.data.moments import Floats, Integers
+from colme.support.arrays import Floats, Integers
 
 _JEFFREYS = 0.5
 """Successes, failures or events that the prior of an agent alone counts for."""

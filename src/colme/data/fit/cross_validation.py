@@ -41,8 +41,9 @@ from colme.data.fit.estimators import (
 from colme.data.fit.mixture_estimator import ConsensusLimit, MixtureEstimator, OverlapPooling
 from colme.data.fit.noise import Noise
 from colme.data.fit.prior import Prior
-from colme.data.moments import N_FOLDS, Floats, FoldMoments, Integers, Mask
+from colme.data.moments import N_FOLDS, FoldMoments
 from colme.data.read.table import Progress
+from colme.support.arrays import Floats, Integers, Mask
 
 FEWEST = 5
 """Fewest agents with two samples for a cross-validation."""

@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 
 from colme.data.fit import FLAGS
 from colme.data.fit.noise import Noise, t_quantile, trigamma
-from colme.data.moments import EARLY, LATE, AgentMoments, Floats, FoldMoments, Integers, Mask
+from colme.data.moments import EARLY, LATE, AgentMoments, FoldMoments
+from colme.support.arrays import Floats, Integers, Mask
 
 _FAR = 5.0
 """Standard deviations beyond which a mean or a variance is unusual: by chance, 0.6 in a million are."""

@@ -19,7 +19,7 @@ import numpy as np
 from scipy import special
 
 from colme.data.fit.prior import FittedPrior, Prior
-from colme.data.moments import Floats
+from colme.support.arrays import Floats
 
 _ROUNDS = 50
 _TOLERANCE = 1e-5
@@ -119,7 +119,7 @@ class Estimator(msgspec.Struct, frozen=True, kw_only=True):
     """An estimator of all means. `variance`: which variances of samples it uses, "pooled" or "moderated"."""
 
     name: ClassVar[str]
-    needs_groups: ClassVar[bool] = False
+    needs_groups = False
     """Whether its standard errors are those of a mixture: too small for a continuum, which a mixture fits by points."""
     variance: str = "moderated"
 

@@ -18,7 +18,7 @@ from scipy import special
 
 from colme.census.histogram import Bins, histogram_of
 from colme.data.fit.mixture_estimator import MixtureFit
-from colme.data.moments import Floats, Integers, Mask
+from colme.support.arrays import Floats, Integers, Mask
 
 _EVIDENCE = 2.75
 """Nats by which the mixture must be more likely than every density with a single mode, for `_TYPICAL` agents: about the

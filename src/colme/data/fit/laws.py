@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import special
 
-from colme.data.moments import Floats
+from colme.support.arrays import Floats
 
 
 class Binomial:

@@ -20,7 +20,7 @@ from colme.census.histogram import Bins, histogram_of
 from colme.census.posterior import FittedMixtures, posterior_cdf, posterior_draw, posterior_quantiles, posteriors
 from colme.confidence import laplace_radius, level_gamma
 from colme.data.fit.estimators import AgentStatistics, Estimator
-from colme.data.moments import Floats, Integers, Mask
+from colme.support.arrays import Floats, Integers, Mask
 
 _FINEST = 300.0
 """About how many of the narrowest bins span the range of all means. Finer bins cost time, and an agent whose mean is

@@ -15,7 +15,8 @@ import numpy as np
 from scipy import special
 
 from colme.data.fit.laws import LAWS
-from colme.data.moments import EARLY, LATE, Floats, FoldMoments
+from colme.data.moments import EARLY, LATE, FoldMoments
+from colme.support.arrays import Floats
 
 KINDS = ("pooled", "moderated")
 _MOST = 1e6

@@ -23,7 +23,7 @@ from colme.data.fit.laws import Law
 from colme.data.fit.mixture_estimator import MixtureFit, isolated
 from colme.data.fit.posterior import interval
 from colme.data.fit.prior import Prior, standardized
-from colme.data.moments import Floats, Integers, Mask
+from colme.support.arrays import Floats, Integers, Mask
 
 _SPREADS = np.linspace(-4.0, 3.0, 57)
 """Logarithms of spreads tau, relative to a likely one, that may be the true one."""

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from colme.data.fit.laws import Law
-from colme.data.moments import Floats, Integers
+from colme.support.arrays import Floats, Integers
 
 _NORMAL = 1e5
 """Degrees of freedom from which on Student's t is normal."""

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import special
 
-from colme.data.moments import Floats, Integers, Mask
+from colme.support.arrays import Floats, Integers, Mask
 
 _ROUNDS = 100
 _TOLERANCE = 1e-8

@@ -17,6 +17,7 @@ from colme.data.read import label_codes
 from colme.data.read.batches import MISSING
 from colme.data.read.label_codes import IntegerCodes, TextCodes
 from colme.errors import DataError
+from colme.support.arrays import Integers
 from colme.support.columns import is_missing, row_name
 
 EXACT = 2**53
@@ -50,7 +51,7 @@ class LabelEncoder:
     def __len__(self) -> int:
         return len(self._code_of) or (self._hashed.n if self._hashed is not None else 0)
 
-    def codes(self, arrays: list[Any], wheres: list[Where]) -> NDArray[np.int64]:
+    def codes(self, arrays: list[Any], wheres: list[Where]) -> Integers:
         """The codes of a batch; -1 where the label is missing."""
         (array,), (where,) = map(decoded, arrays), wheres
         if pa.types.is_nested(array.type) or isinstance(array.type, pa.BaseExtensionType):
@@ -68,7 +69,7 @@ class LabelEncoder:
             )
         return found
 
-    def _codes(self, array: Any) -> NDArray[np.int64]:
+    def _codes(self, array: Any) -> Integers:
         if not self._code_of:
             known = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32())
             if array.type in known and not isinstance(self._hashed, TextCodes):
@@ -144,7 +145,7 @@ class PairEncoder:
     def __len__(self) -> int:
         return len(self._keys)
 
-    def codes(self, arrays: list[Any], wheres: list[Where]) -> NDArray[np.int64]:
+    def codes(self, arrays: list[Any], wheres: list[Where]) -> Integers:
         """The codes of a batch; -1 where any of the labels is missing."""
         left, right = self.first.codes(arrays[:-1], wheres[:-1]), self.second.codes(arrays[-1:], wheres[-1:])
         keys = pa.array((left << 31) | right, mask=(left < 0) | (right < 0))
@@ -200,7 +201,7 @@ def _bytes(array: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     return offset, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
 
 
-def _of_bytes(offset: NDArray[np.int64], data: NDArray[np.uint8]) -> NDArray[Any]:
+def _of_bytes(offset: Integers, data: NDArray[np.uint8]) -> NDArray[Any]:
     """The texts of (offsets, bytes)."""
     buffers = [None, pa.py_buffer(offset), pa.py_buffer(data)]
     made = pa.Array.from_buffers(pa.large_string(), len(offset) - 1, buffers)

@@ -22,6 +22,7 @@ from colme.data.read.reader import HEAVIEST, mean_covariates, no_label, rows_lef
 from colme.data.read.table import Names, unit_unknown
 from colme.data.thinning import refolded
 from colme.errors import ColmeError, DataError, missing_extra
+from colme.support.arrays import Floats, Integers
 from colme.support.columns import TABLE, check_columns
 
 try:
@@ -29,7 +30,6 @@ try:
 except ImportError:
     raise missing_extra("narwhals", "data", "reading data frames") from None
 
-Floats = NDArray[np.float64]
 _HEAD = 10_000
 """Rows that tell the resolution of the samples and a value near all of them."""
 _LARGEST = 1e100
@@ -126,10 +126,10 @@ class _Query:
         law = "binomial" if within and are_binary(every) else ""
         return made._replace(law=law, folds=refolded(every, law, seed, _skewness(every, cube, near)))
 
-    def _codes(self, encoder: Any, found: Any) -> NDArray[np.int64]:
+    def _codes(self, encoder: Any, found: Any) -> Integers:
         """The agents of these rows."""
         arrays = [found[key].combine_chunks() for key in self.keys]
-        codes: NDArray[np.int64] = encoder.codes(arrays, [Where(TABLE, each) for each in self.agents])
+        codes: Integers = encoder.codes(arrays, [Where(TABLE, each) for each in self.agents])
         return codes
 
     def _usable(self) -> nw.LazyFrame[Any]:
@@ -165,7 +165,7 @@ class _Query:
                             "weights must not be. Leave these rows out in the query.")  # fmt: skip
         return found
 
-    def _groups(self, encoder: Any, n_agents: int) -> tuple[NDArray[np.int64] | None, tuple[Any, ...]]:
+    def _groups(self, encoder: Any, n_agents: int) -> tuple[Integers | None, tuple[Any, ...]]:
         """(known group of each agent, by its code, and -1 without one; the names of the groups)."""
         if self.names.label is None:
             return None, ()
@@ -255,8 +255,8 @@ class _Query:
         return frame.group_by(*keys).agg(**columns).collect("pyarrow").to_native()
 
     def _arranged(
-        self, found: Any, code: NDArray[np.int64], labels: NDArray[Any], parts: list[NDArray[Any]],
-        group: NDArray[np.int64] | None, group_names: tuple[Any, ...], left_out: dict[str, int] | None,
+        self, found: Any, code: Integers, labels: NDArray[Any], parts: list[NDArray[Any]],
+        group: Integers | None, group_names: tuple[Any, ...], left_out: dict[str, int] | None,
     ) -> tuple[AgentMoments, Floats]:  # fmt: skip
         """(moments of agents in order of their labels, in periods or in one fold; sums of cubes)."""
         columns = {name: _column(found, name) for name in found.column_names if name not in self.keys}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import kernel
 from colme.data.read.row_buffer import RowBuffer, disk_array
+from colme.support.arrays import Floats, Integers
 
 TOGETHER = 1 << 15
 """Rows that are sorted together: as many as fit into the CPU caches."""
@@ -18,13 +18,13 @@ class Grouped(NamedTuple):
     """Columns sorted by agent. `disordered`: agents whose samples had to be sorted; `tied`: samples with the same time
     as the one before."""
 
-    start: NDArray[np.int64]
-    columns: list[NDArray[np.float64]]
+    start: Integers
+    columns: list[Floats]
     disordered: int
     tied: int
 
 
-def group_rows(rows: RowBuffer, count: NDArray[np.int64], *, by_time: bool) -> Grouped:
+def group_rows(rows: RowBuffer, count: Integers, *, by_time: bool) -> Grouped:
     """Rows of (code, columns...) as columns sorted by code; within an agent by the first column if `by_time`.
 
     Rows that did not fit into memory are grouped one range of agents at a time. Each range reads all rows once, in
@@ -56,7 +56,7 @@ def group_rows(rows: RowBuffer, count: NDArray[np.int64], *, by_time: bool) -> G
     return Grouped(start, columns, disordered, tied)
 
 
-def _sort_by_time(start: NDArray[np.int64], columns: list[NDArray[np.float64]]) -> tuple[int, int]:
+def _sort_by_time(start: Integers, columns: list[Floats]) -> tuple[int, int]:
     """Sort each agent's samples by the first column, stably; returns (agents that were not in order, ties)."""
     disordered, tied = _count_unordered(start, columns[0])
     if disordered:

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import eight_bytes, helper, kernel, prefetch
+from colme.support.arrays import Integers, Mask
 
 MOST = 2**31 - 1
 """Labels that have a code: 31 bits."""
@@ -32,7 +33,7 @@ class IntegerCodes:
         self.n = 0
         self._slot, self._key = np.full(1024, -1, np.int32), np.zeros(0, np.int64)
 
-    def codes(self, values: NDArray[np.int64], missing: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def codes(self, values: Integers, missing: Mask) -> Integers:
         """The codes of a batch. If there are more labels than `MOST`, `n` tells so."""
         self._key = _with_room(self._key, self.n + len(values))
         if _ROOM * (self.n + len(values)) > len(self._slot):
@@ -42,7 +43,7 @@ class IntegerCodes:
         self.n = _find_integers(values, missing, self._slot, self._key, self.n, MOST, out)
         return out
 
-    def labels(self) -> NDArray[np.int64]:
+    def labels(self) -> Integers:
         """All labels, by code."""
         return self._key[: self.n]
 
@@ -56,7 +57,7 @@ class TextCodes:
         self._hash, self._start = np.zeros(0, np.uint64), np.zeros(1, np.int64)
         self._text = np.zeros(0, np.uint8)
 
-    def codes(self, offset: NDArray[Any], data: NDArray[np.uint8], missing: NDArray[np.bool_]) -> NDArray[np.int64]:
+    def codes(self, offset: NDArray[Any], data: NDArray[np.uint8], missing: Mask) -> Integers:
         """The codes of a batch; empty texts are missing. If there are more labels than `MOST`, `n` tells so."""
         n = self.n + len(missing)
         if not len(missing):
@@ -72,7 +73,7 @@ class TextCodes:
         )  # fmt: skip
         return out
 
-    def texts(self) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
+    def texts(self) -> tuple[Integers, NDArray[np.uint8]]:
         """All labels, by code, as (offsets, bytes)."""
         return self._start[: self.n + 1], self._text[: self._start[self.n]]
 

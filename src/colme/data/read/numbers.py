@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from colme.data.read.arrow_columns import Where, decoded, is_text, known_text
 from colme.data.read.format import DECIMALS, THOUSANDS
 from colme.errors import DataError, shorten
+from colme.support.arrays import Floats, Mask
 
 ALIKE = {" ": " \u00a0\u202f", "'": "'\u2019"}
 """Signs of thousands that look alike: blanks that do not break, and the typographic apostrophe."""
@@ -86,7 +86,7 @@ class NumberColumn:
         """Whether the column holds words, which count as 1 and 0."""
         return self._kind == YES_OR_NO
 
-    def numbers(self, array: Any, where: Where) -> NDArray[np.float64]:
+    def numbers(self, array: Any, where: Where) -> Floats:
         """The numbers of a batch, NaN where one is missing; text is parsed."""
         array = decoded(array)
         kind = array.type
@@ -108,7 +108,7 @@ class NumberColumn:
         array = array.cast(pa.int8()) if truth else array
         return np.asarray(array.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))
 
-    def _parsed(self, text: Any, where: Where) -> NDArray[np.float64]:
+    def _parsed(self, text: Any, where: Where) -> Floats:
         found, kind = None if self.yes_or_no else self._cast(text), NUMBER
         if found is None and self._kind != NUMBER:
             found, kind = _of_words(text), YES_OR_NO
@@ -118,14 +118,14 @@ class NumberColumn:
             self._kind = kind
         return found
 
-    def _cast(self, text: Any) -> NDArray[np.float64] | None:
+    def _cast(self, text: Any) -> Floats | None:
         """The numbers as Arrow parses them; None if it cannot: text, or a number such as +1."""
         try:
             return np.asarray(self._signs.plain(text).cast(pa.float64()).to_numpy(zero_copy_only=False))
         except pa.ArrowInvalid:
             return None
 
-    def _cell_by_cell(self, cells: list[str | None], where: Where) -> NDArray[np.float64]:
+    def _cell_by_cell(self, cells: list[str | None], where: Where) -> Floats:
         first = next(cell for cell in cells if cell is not None)
         self._kind = self._kind or (YES_OR_NO if first.lower() in WORDS else NUMBER)
         fits = self._signs.fit if self._kind == NUMBER else lambda cell: cell.lower() in WORDS
@@ -145,7 +145,7 @@ class NumberColumn:
         return DataError(f"{at} is {shorten(cell)}: it must be {rule}. {remedy}")
 
 
-def _of_words(text: Any) -> NDArray[np.float64] | None:
+def _of_words(text: Any) -> Floats | None:
     """1 and 0 for yes and no; None if some cell is neither."""
     places = pc.index_in(pc.utf8_lower(text), pa.array(list(WORDS), text.type))
     if places.null_count > text.null_count:
@@ -153,7 +153,7 @@ def _of_words(text: Any) -> NDArray[np.float64] | None:
     return np.append(list(WORDS.values()), np.nan)[places.fill_null(len(WORDS)).to_numpy()]
 
 
-def refuse(wrong: NDArray[np.bool_], values: NDArray[np.float64], where: Where, rule: str) -> None:
+def refuse(wrong: Mask, values: Floats, where: Where, rule: str) -> None:
     """Refuse the first of the wrong values."""
     if wrong.any():
         i = int(np.argmax(wrong))

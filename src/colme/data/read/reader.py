@@ -20,6 +20,7 @@ from colme.data.read.sources import open_source
 from colme.data.read.table import MEMORY, NAMED, Names, Table
 from colme.data.read.times import TimeColumn
 from colme.errors import DataError
+from colme.support.arrays import Floats, Integers, Mask
 
 LARGEST = 1e300
 """Bound on values: sums of larger ones could overflow."""
@@ -50,9 +51,9 @@ class TableReader:
         self.numbers: dict[str, NumberColumn] = defaultdict(lambda: NumberColumn(signs))
         self.rows = RowBuffer(memory)
         self.running = None if seed is None else RunningMoments(seed)
-        self.count: NDArray[np.int64] = np.zeros(0, np.int64)
-        self.label: NDArray[np.int64] = np.zeros(0, np.int64)
-        self.sums: NDArray[np.float64] = np.zeros((0, 2 * len(names.covariates)))
+        self.count: Integers = np.zeros(0, np.int64)
+        self.label: Integers = np.zeros(0, np.int64)
+        self.sums: Floats = np.zeros((0, 2 * len(names.covariates)))
 
     def close(self) -> None:
         """Free the rows, and end what reads the table."""
@@ -92,7 +93,7 @@ class TableReader:
             self.sums[:, 2 * k + 1] += np.bincount(code[known], minlength=len(self.count))
         self._store(code, columns)
 
-    def _columns(self, batch: Batch, keep: NDArray[np.bool_]) -> list[NDArray[np.float64]]:
+    def _columns(self, batch: Batch, keep: Mask) -> list[Floats]:
         """The times, values and weights of a batch; `keep` becomes false where one is missing."""
         names = self.names
         rule = f"values must be finite and below {LARGEST:g}. Leave the row out."
@@ -115,7 +116,7 @@ class TableReader:
             columns.append(weight)
         return columns
 
-    def _store(self, code: NDArray[np.int64], columns: list[NDArray[np.float64]]) -> None:
+    def _store(self, code: Integers, columns: list[Floats]) -> None:
         if self.running is None:
             self.rows.append(code, *columns)
         else:
@@ -124,14 +125,14 @@ class TableReader:
     def _where(self, column: Hashable) -> Where:
         return Where(self.source.name, column, self.n_rows)
 
-    def _numbers(self, batch: Batch, column: str, rule: str) -> NDArray[np.float64]:
+    def _numbers(self, batch: Batch, column: str, rule: str) -> Floats:
         found = self.numbers[column].numbers(batch[column], self._where(column))
         refuse(np.abs(found) > LARGEST, found, self._where(column), rule)
         return found
 
     def _keep(
-        self, good: NDArray[np.bool_], what: str, among: NDArray[np.bool_] | None = None
-    ) -> NDArray[np.bool_]:  # fmt: skip
+        self, good: Mask, what: str, among: Mask | None = None
+    ) -> Mask:  # fmt: skip
         """Count the rows that are left out, each one once."""
         self.left_out[what] += int(np.count_nonzero(~good if among is None else ~good & among))
         return good
@@ -144,7 +145,7 @@ class TableReader:
         self.label = np.append(self.label, np.full(new, -1))
         self.sums = np.vstack([self.sums, np.zeros((new, self.sums.shape[1]))])
 
-    def _add_labels(self, code: NDArray[np.int64], array: Any) -> None:
+    def _add_labels(self, code: Integers, array: Any) -> None:
         where = self._where(self.names.label)
         group = self.groups.codes([array], [where])
         known = np.flatnonzero((code >= 0) & (group >= 0))
@@ -228,7 +229,7 @@ class TableReader:
     def _column(self, key: str) -> str:
         return str(self.names.weight if key == "zero" else getattr(self.names, key, key))
 
-    def _covariates(self, there: NDArray[np.bool_]) -> tuple[NDArray[np.float64] | None, list[str]]:
+    def _covariates(self, there: Mask) -> tuple[Floats | None, list[str]]:
         """Each agent's mean of every covariate; agents without one get the mean of the others."""
         if not self.names.covariates:
             return None, []
@@ -268,9 +269,7 @@ def no_label(column: Any, table: str) -> DataError:
     return DataError(f"{column} of {table} has no label: a column of known groups needs some. Leave it out.")
 
 
-def mean_covariates(
-    total: NDArray[np.float64], n: NDArray[np.float64], names: tuple[str, ...], table: str
-) -> tuple[NDArray[np.float64], list[str]]:
+def mean_covariates(total: Floats, n: Floats, names: tuple[str, ...], table: str) -> tuple[Floats, list[str]]:
     """Each agent's mean of every covariate, from sums and counts, and notes; agents without one get the mean of the
     others."""
     found, notes = np.divide(total, n, out=np.full(total.shape, np.nan), where=n > 0), []

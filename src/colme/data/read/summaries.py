@@ -25,8 +25,8 @@ from colme.data.read.reader import TableReader
 from colme.data.read.table import Names, Progress
 from colme.data.thinning import thinned, thinned_counts, thinned_means, thinned_successes
 from colme.errors import DataError, shorten
+from colme.support.arrays import Floats, Integers, Mask
 
-Floats = NDArray[np.float64]
 _LARGEST = 1e50
 """Bound on means and standard errors: their fourth powers must be finite."""
 _MOST = 2**53
@@ -99,7 +99,7 @@ class SummaryReader(TableReader):
         self.left_out |= dict.fromkeys(columns.given.values(), 0)
         self.parts: list[tuple[NDArray[Any], ...]] = []
 
-    def _columns(self, batch: Batch, keep: NDArray[np.bool_]) -> list[Floats]:
+    def _columns(self, batch: Batch, keep: Mask) -> list[Floats]:
         found = {}
         for role, name in self.columns.given.items():
             found[role] = self._numbers(batch, name, "it must be finite. Leave the row out.")
@@ -109,7 +109,7 @@ class SummaryReader(TableReader):
             keep &= self._keep(found["trials"] > 0.0, "zero", keep)
         return list(found.values())
 
-    def _store(self, code: NDArray[np.int64], columns: list[Floats]) -> None:
+    def _store(self, code: Integers, columns: list[Floats]) -> None:
         self.parts.append((code, *columns))
 
     def summarized(self, seed: int) -> AgentMoments:
@@ -134,7 +134,7 @@ class SummaryReader(TableReader):
 def _check(found: dict[str, Floats], where: dict[str, Where]) -> None:
     """Refuse what cannot be a summary."""
 
-    def wrong(role: str, cells: NDArray[np.bool_], rule: str) -> None:
+    def wrong(role: str, cells: Mask, rule: str) -> None:
         refuse(cells & ~np.isnan(found[role]), found[role], where[role], rule)
 
     for role in ("n", "successes", "trials", "events"):
@@ -163,8 +163,8 @@ def _check(found: dict[str, Floats], where: dict[str, Where]) -> None:
 
 
 def _folded(
-    columns: Columns, code: NDArray[np.int64], found: list[Floats], n_agents: int, seed: int
-) -> tuple[FoldMoments, NDArray[np.int64], float | None]:  # fmt: skip
+    columns: Columns, code: Integers, found: list[Floats], n_agents: int, seed: int
+) -> tuple[FoldMoments, Integers, float | None]:  # fmt: skip
     """(folds, counts to report, the known standard deviation of a sample of weight 1)."""
 
     def total(values: Floats) -> Floats:

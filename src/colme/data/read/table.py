@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.moments import AgentMoments
 from colme.data.read.format import TableFormat
 from colme.errors import ColumnError, DataError, shorten
+from colme.support.arrays import Floats, Integers
 
 if TYPE_CHECKING:
     from colme.data.read.reader import TableReader
@@ -75,12 +75,12 @@ class Table(NamedTuple):
     """
 
     labels: NDArray[Any]
-    start: NDArray[np.int64]
-    value: NDArray[np.float64]
-    time: NDArray[np.float64] | None
-    weight: NDArray[np.float64] | None
-    label: NDArray[np.int64] | None
-    covariates: NDArray[np.float64] | None
+    start: Integers
+    value: Floats
+    time: Floats | None
+    weight: Floats | None
+    label: Integers | None
+    covariates: Floats | None
     notes: tuple[str, ...]
     names: Names
     dates: bool = False

@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from numpy.typing import NDArray
 
 from colme.data.read.arrow_columns import Where, decoded, is_text, known_text
 from colme.data.read.numbers import NumberColumn, Signs
 from colme.errors import DataError, shorten
+from colme.support.arrays import Floats
 
 PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 FORMATS = (
@@ -43,7 +43,7 @@ class TimeColumn:
         """Whether the times are plain numbers, whose unit is not known."""
         return self._kind == "numbers"
 
-    def times(self, array: Any, where: Where) -> NDArray[np.float64]:
+    def times(self, array: Any, where: Where) -> Floats:
         """The times of a batch; NaN where one is missing."""
         array = decoded(array)
         if is_text(array.type):
@@ -74,7 +74,7 @@ class TimeColumn:
             )
         self._kind = kind
 
-    def _seconds(self, array: Any, kind: str, where: Where) -> NDArray[np.float64]:
+    def _seconds(self, array: Any, kind: str, where: Where) -> Floats:
         """Subtracted as integers before they become floats, which keeps every nanosecond within a month."""
         self._check_kind(kind, where)
         unit = array.type.unit

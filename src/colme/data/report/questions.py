@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.confidence import check_probability
-from colme.data.moments import Floats, Integers, Mask
 from colme.errors import ColmeError, UnknownAgent, nearest, one_of, shorten, whole
+from colme.support.arrays import Floats, Integers, Mask
 from colme.support.tables import frame_of
 
 if TYPE_CHECKING:

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from colme.data.fit import FLAGS, Candidate
 from colme.data.fit.posterior import AgentPosteriors, interval
-from colme.data.moments import Floats, Integers, Mask
 from colme.data.read.table import Names
 from colme.data.report import questions
 from colme.data.report.questions import Difference, Prediction, Ranking
 from colme.errors import ColmeError, one_of, whole
+from colme.support.arrays import Floats, Integers, Mask
 from colme.support.tables import frame_of
 
 if TYPE_CHECKING:

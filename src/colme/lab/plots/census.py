@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from colme.census.histogram import Bins
 from colme.census.posterior import posterior_quantiles, posteriors
@@ -19,6 +18,7 @@ from colme.lab.plots.density import run_of
 from colme.methods import Census
 from colme.scenario import Scenario
 from colme.sim.spec import RunFields
+from colme.support.arrays import Floats
 
 
 @dataclass(frozen=True)
@@ -30,22 +30,22 @@ class ExplainedCensus:
     mean: float
     """Its local mean at that step."""
     sigma_of_mean: float
-    center: NDArray[np.float64]
+    center: Floats
     width: float
-    masses: NDArray[np.float64]
+    masses: Floats
     """(rounds + 1, bins): its own histogram, from its own mean alone to the last round."""
-    population: NDArray[np.float64]
+    population: Floats
     """The histogram of all local means."""
-    weight: NDArray[np.float64]
-    location: NDArray[np.float64]
-    spread: NDArray[np.float64]
+    weight: Floats
+    location: Floats
+    spread: Floats
     """The standard deviation of each component, uncertainty included."""
-    own: NDArray[np.float64]
+    own: Floats
     """Possible local means, over the range of all agents."""
-    estimate: NDArray[np.float64]
+    estimate: Floats
     """The posterior mean for each of them."""
-    lower: NDArray[np.float64]
-    upper: NDArray[np.float64]
+    lower: Floats
+    upper: Floats
     """The ends of the 90 % interval for each of them."""
 
     def table(self) -> pd.DataFrame:
@@ -107,7 +107,7 @@ def plot_census(found: ExplainedCensus, part: str, ax: Axes | None = None) -> Ax
     return ax
 
 
-def _bars(ax: Axes, found: ExplainedCensus, masses: NDArray[np.float64], color: str, alpha: float, label: str) -> None:
+def _bars(ax: Axes, found: ExplainedCensus, masses: Floats, color: str, alpha: float, label: str) -> None:
     ax.bar(found.center, masses, found.width, color=color, alpha=alpha, linewidth=0, label=label)
 
 

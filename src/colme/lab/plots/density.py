@@ -9,7 +9,6 @@ import xarray
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from colme.errors import ColmeError, shorten
 from colme.lab.plots._style import canvas, step_axis
@@ -18,6 +17,7 @@ from colme.methods import Method
 from colme.scenario import Scenario
 from colme.sim.run import Run
 from colme.sim.spec import RunFields, RunSpec
+from colme.support.arrays import Floats
 
 TIMES, BINS = 240, 240
 """Steps and values at which a density is kept."""
@@ -58,7 +58,7 @@ def run_of(method: Method, scenario: Scenario, fields: Any) -> tuple[Run, int]:
     return Run([replace(spec, record=(spec.n_steps,))]), spec.n_steps
 
 
-def shares(estimate: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray[np.float64]:
+def shares(estimate: Floats, edges: Floats) -> Floats:
     """Density in each bin. NaN (no estimate yet) counts nowhere.
 
     A kernel estimate on the grid, with a kernel that typically holds 4 sqrt(n) agents, but at most a twentieth of them,
@@ -70,7 +70,7 @@ def shares(estimate: NDArray[np.float64], edges: NDArray[np.float64]) -> NDArray
     sigma = min(spacing / 4 / width, BINS / 10)  # in bins
     reach = int(4 * sigma) + 1
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) / max(sigma, 0.1)) ** 2)
-    density: NDArray[np.float64] = np.histogram(known, edges)[0] / (max(n, 1) * width)
+    density: Floats = np.histogram(known, edges)[0] / (max(n, 1) * width)
     return np.convolve(density, kernel / kernel.sum(), mode="same")
 
 

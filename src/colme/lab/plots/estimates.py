@@ -9,13 +9,13 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.font_manager import FontProperties, findfont, get_font
 from matplotlib.ticker import MaxNLocator
-from numpy.typing import NDArray
 
 from colme.data.report.result import Result
 from colme.data.report.sentences import group_name
 from colme.errors import ColmeError, shorten
 from colme.lab.plots._style import BLUE, FREE_COLORS, GREY, canvas, legend, shade
 from colme.lab.rows import number
+from colme.support.arrays import Floats, Integers
 from colme.support.tables import safe_name
 
 LISTED = 40
@@ -147,7 +147,7 @@ def _draw_scatter(ax: Axes, result: Result, table: pd.DataFrame) -> None:
         ax.set_ylabel(f"estimate ({group.max() + 1} groups; colors repeat)")
 
 
-def _frame(mean: NDArray[np.float64], estimate: NDArray[np.float64]) -> tuple[float, float]:
+def _frame(mean: Floats, estimate: Floats) -> tuple[float, float]:
     """The same limits on both axes, so that a flat cloud of dots shows shrinkage."""
     low, high = np.quantile(mean, [TAILS, 1 - TAILS])
     bottom, top = np.quantile(estimate, [TAILS, 1 - TAILS])
@@ -177,7 +177,7 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], color
     }, annotation_clip=True, zorder=4)  # fmt: skip
 
 
-def _key(ax: Axes, result: Result, group: NDArray[np.int64]) -> None:
+def _key(ax: Axes, result: Result, group: Integers) -> None:
     """The legend: what is drawn, and the groups, unless there are too many."""
     few = len(result.agent) <= LISTED
     dark: Any = {"color": "#333333", "marker": "o", "linewidth": 0}
@@ -204,7 +204,7 @@ def color_of(group: int) -> str:
     return shade(COLORS[group % len(COLORS)], (0.0, 0.35, -0.35)[group // len(COLORS) % 3])
 
 
-def _colors(group: NDArray[np.int64]) -> Any:
+def _colors(group: Integers) -> Any:
     """The color of each agent's group; one color without groups."""
     if not len(group) or group.max() < 0:
         return [BLUE] * len(group)

@@ -18,6 +18,7 @@ from colme.lab.rows import number
 from colme.methods import Method
 from colme.scenario import Scenario
 from colme.sim.spec import RunFields
+from colme.support.arrays import Floats, Mask
 
 MOST = 300
 """Most agents in a picture of a graph."""
@@ -34,14 +35,14 @@ class Separation:
     class_: NDArray[Any]
     means: tuple[float, ...]
     """The true mean of each class."""
-    positions: NDArray[np.float64]
+    positions: Floats
     """(n_agents, 2), the same for both pictures, in -1..1."""
     label: str
     steps: int
     cuts_edges: bool
     """Whether `after` lacks edges that were cut; if not, those between groups that the method finds."""
 
-    def wrong(self, graph: Graph) -> NDArray[np.bool_]:
+    def wrong(self, graph: Graph) -> Mask:
         """Which of graph.edges() join two classes."""
         edges = graph.edges()
         return self.class_[edges[:, 0]] != self.class_[edges[:, 1]]
@@ -66,7 +67,7 @@ def separation(method: Method, scenario: Scenario, **fields: Unpack[RunFields]) 
     return Separation(before, after, class_, means, place, method.label, steps, method.cuts_edges)
 
 
-def _positions(before: Graph, after: Graph, class_: NDArray[Any]) -> NDArray[np.float64]:
+def _positions(before: Graph, after: Graph, class_: NDArray[Any]) -> Floats:
     """A spring layout: strong springs along the edges that remain, so that classes separate; weak ones along those that
     were cut and to the center of the class, so that agents without edges stay near."""
     try:
@@ -93,9 +94,9 @@ def _positions(before: Graph, after: Graph, class_: NDArray[Any]) -> NDArray[np.
     return place / max(np.abs(place).max(), 1e-12)
 
 
-def _extent(picture: Separation) -> NDArray[np.float64]:
+def _extent(picture: Separation) -> Floats:
     """Width and height of the picture, with room for the markers."""
-    extent: NDArray[np.float64] = np.ptp(picture.positions, axis=0) + 0.16
+    extent: Floats = np.ptp(picture.positions, axis=0) + 0.16
     return extent
 
 

@@ -28,6 +28,7 @@ from colme.lab.rows import (
     time_table,
 )
 from colme.metrics import METRICS
+from colme.support.arrays import Integers
 
 RELATIVE = "relative_mse"
 POINTS = 400
@@ -173,7 +174,7 @@ def shown(data: xarray.Dataset, metric: str) -> xarray.Dataset:
     return data.sel({"method": kept or methods})
 
 
-def _thin(t: NDArray[Any], *, log: bool) -> NDArray[np.int64]:
+def _thin(t: NDArray[Any], *, log: bool) -> Integers:
     """Places of at most `POINTS` of the steps, the first and last among them."""
     if len(t) <= POINTS:
         return np.arange(len(t))

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from matplotlib.axes import Axes
-from numpy.typing import NDArray
 
 from colme.errors import GraphError, missing_extra
 from colme.graphs import Graph
 from colme.lab.plots._style import BLUE, GREY, VERMILION, canvas, legend, vertical_marks
 from colme.spectrum import Spectrum, laplacian_matrix, metropolis_matrix
+from colme.support.arrays import Floats
 
 MOST = 2000
 """Number of agents up to which all eigenvalues are computed."""
@@ -42,7 +42,7 @@ def ends_of(table: pd.DataFrame) -> Spectrum:
     return Spectrum(float(values[n_components]), float(values[-1]), n_components)
 
 
-def kesten_mckay(eigenvalue: NDArray[np.float64], degree: int) -> NDArray[np.float64]:
+def kesten_mckay(eigenvalue: Floats, degree: int) -> Floats:
     """Density of the Laplacian's eigenvalues on a large random regular graph (McKay 1981), for lambda = degree - x."""
     x = degree - eigenvalue
     inside = np.maximum(4.0 * (degree - 1) - x * x, 0.0)
@@ -118,7 +118,7 @@ def plot_averaging(graph: Graph, step: float, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def stability_table(graph: Graph, steps_b: Sequence[float] | NDArray[np.float64]) -> pd.DataFrame:
+def stability_table(graph: Graph, steps_b: Sequence[float] | Floats) -> pd.DataFrame:
     """Convergence factor of I - bL for each step b: columns b, theory (max |1 - b lambda| over the eigenvalues that are
     not constant on components) and measured (growth of a random vector in the last of many applications).
 
@@ -129,7 +129,7 @@ def stability_table(graph: Graph, steps_b: Sequence[float] | NDArray[np.float64]
     return pd.DataFrame({"b": b, "theory": theory, "measured": measure(graph, b)})
 
 
-def measure(graph: Graph, b: NDArray[np.float64], rounds: int = ROUNDS) -> NDArray[np.float64]:
+def measure(graph: Graph, b: Floats, rounds: int = ROUNDS) -> Floats:
     """|M^k x| / |M^(k-1) x| with M = I - bL, k = rounds, and x random and orthogonal to constants on components.
 
     For a symmetric M these ratios never fall and never exceed the factor f of theory, and the last one is at least

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.errors import NodeError, shorten
 from colme.graphs import Graph
@@ -25,6 +24,7 @@ from colme.method import Agent, Inbox, Method
 from colme.node.messages.adapters import NO_MESSAGE, adapter_of
 from colme.node.messages.wire import Record, pack, unpack
 from colme.node.security.probe import Reason
+from colme.support.arrays import Floats
 
 
 class MemoryNetwork:
@@ -136,9 +136,7 @@ class MemoryTransport:
             del self.network._transports[self.name]
 
 
-def lockstep_over(
-    network: MemoryNetwork, method: Method, samples: NDArray[np.float64], graph: Graph, **known: Any
-) -> NDArray[np.float64]:
+def lockstep_over(network: MemoryNetwork, method: Method, samples: Floats, graph: Graph, **known: Any) -> Floats:
     """Estimates (steps, agents): as `colme.lockstep.lockstep`, to the bit. Agents have texts for names; `known` are the
     arguments of `agents_of`."""
     n = graph.n_agents
