@@ -287,20 +287,6 @@ def test_a_cut_is_told_until_it_is_known() -> None:
     assert not core.add_neighbor("b") and core.add_neighbor("c") and core.neighbors == ["c"]
 
 
-@pytest.mark.parametrize("method", [colme.CLColME(), FLOW], ids=repr)
-def test_who_hears_of_a_cut_cuts_too_and_says_so_every_time(method: Any) -> None:
-    core = alone(method, ("b", "c"))
-    core.tick(0.0, 0.0, {})
-    cut = notice(wire.CUT)
-    for k in (1, 2):
-        _, messages = core.tick(k * PERIOD, 0.0, {}, [("b", cut), ("b", cut)])
-        kinds = [(name, wire.unpack_control(raw).kind) for name, raw in messages]
-        assert [each for each in kinds if each != ("c", wire.STARTED)] == [("b", wire.CUT_HEARD)]
-        assert core.neighbors == ["c"] and core.urgent == (k == 1)
-    if isinstance(method, colme.CLColME) and method.consensus == "laplacian":
-        assert core.agent.restart == 2  # type: ignore[attr-defined]  # the step of the cut
-
-
 def test_restarts_of_clocks_do_not_echo() -> None:
     """Everybody cuts strangers in the beginning. Then no clock restarts any more, although all hear of restarts with
     ever changing delays and count ticks from different beginnings."""

@@ -92,6 +92,7 @@ def agents(
             core.tick(0.0, mean, {})
         core.tick(0.0, math.nan, {}, [(other, notice(CUT, 4))])
         assert core.neighbors == [] and core.cuts.edges[other].count == 4
+        assert core.inner.restart == 5  # the step of the cut: who hears of one cuts, too
         for _ in range(count - 4):
             core.observe(mean)
     return cores
