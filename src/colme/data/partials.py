@@ -201,7 +201,7 @@ def _about(table: Any) -> _About:
         about = msgspec.json.decode(table.schema.metadata[_KEY], type=dict[str, Any])
         check_format("the table of moments", about.get("format"), FORMAT, DataError)
         return msgspec.convert(about, _About)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"the moments cannot be read: {error}. Make them again with partial_moments.") from None
 
 

@@ -157,7 +157,7 @@ def ask(path: str, *, timeout: float = 5.0) -> Status:
         raise NodeError(f"the node at {path} does not answer. Restart it.") from None
     except OSError as error:
         raise NodeError(f"no node answers at {path}: {error.strerror or error}. Start it: colme node run.") from None
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise NodeError(f"what answers at {path} is not a node. Name the configuration of a node.") from None
     return found
 

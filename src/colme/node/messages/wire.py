@@ -268,7 +268,7 @@ def unpack(raw: bytes) -> Record:
     elif kind == 4:
         try:
             body = AnyBody(_ANY.decode(raw[at:]))
-        except (msgspec.MsgspecError, RecursionError):
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             raise WireError("value", "a body that is no MessagePack of messages") from None
     if guarded:
         body = _guarded(body, end)
