@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 import colme
+from colme._core.team import Neighborhood
 from colme.errors import MethodError
 from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph, from_edges, random_regular_graph
@@ -43,7 +44,9 @@ def means_of(samples: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def matrix_of(graph: Graph, gossip: Gossip) -> NDArray[np.float64]:
     W = np.zeros((graph.n_agents,) * 2)
-    W[np.repeat(np.arange(graph.n_agents), graph.degrees), graph.indices] = gossip.weights(graph)
+    W[np.repeat(np.arange(graph.n_agents), graph.degrees), graph.indices] = gossip.weights(
+        graph, Neighborhood(graph.n_agents)
+    )
     return W + np.diag(1.0 - W.sum(axis=1))
 
 

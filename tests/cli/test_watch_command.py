@@ -73,7 +73,7 @@ def test_a_browser_is_opened_on_demand(
 ) -> None:
     urls: list[str] = []
     monkeypatch.setattr(webbrowser, "open", urls.append)
-    monkeypatch.setattr(WatchSession, "start", lambda session: signal.raise_signal(signal.SIGTERM))
+    monkeypatch.setattr(WatchSession, "__enter__", lambda session: signal.raise_signal(signal.SIGTERM))
     before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit) as done:
         cli.main(["watch", "--n-agents", "20", "--steps", "5", "-q", *flags])

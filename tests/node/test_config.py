@@ -189,12 +189,23 @@ def test_every_number_of_the_file_has_bounds(field: str, value: float) -> None:
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize("nested", ["[" * 100_000 + "]" * 100_000, "{a = " * 100_000 + "1" + "}" * 100_000])
-def test_a_file_that_is_nested_deeply_gets_one_sentence(nested: str, tmp_path: Path) -> None:
+DEEP = {
+    "lists": "x = " + "[" * 100_000 + "]" * 100_000,
+    "inline tables": "x = " + "{a = " * 100_000 + "1" + "}" * 100_000,
+    "dotted keys": ".".join(["a"] * 100_000) + " = 1",
+    "a header": "[" + ".".join(["a"] * 100_000) + "]",
+    "quoted keys": ".".join(["'a b'", '"c"'] * 50_000) + " = 1",
+    "an inline table": "x = { " + " . ".join(["a"] * 100_000) + " = 1 }",
+    "a method": "[method]\nmethod = " + "[" * 40 + "]" * 40,
+}
+
+
+@pytest.mark.parametrize("kind", DEEP)
+def test_a_file_that_is_nested_deeply_gets_one_sentence(kind: str, tmp_path: Path) -> None:
     path = tmp_path / "node.toml"
-    path.write_text(f"x = {nested}")
+    path.write_text(DEEP[kind])
     for read in (NodeConfig.read, Experiment.read):
-        with pytest.raises(ColmeError, match=r"nested too deeply: no key needs so many. Try: colme ") as caught:
+        with pytest.raises(ColmeError, match=r"nested more than 32 deep: none needs so many. Try: colme ") as caught:
             read(path)
         assert "\n" not in str(caught.value) and len(str(caught.value)) < 500
 

@@ -111,9 +111,11 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
-    """Write a file, atomically.
+    """Write a file, atomically; its folder is made if it is missing.
 
     mode  permissions of the new file, before the umask"""
+    with _not_writable(path, RunError):
+        path.parent.mkdir(parents=True, exist_ok=True)
     with _replacing(path, RunError, mode) as file:
         file.write(content)
 
@@ -129,11 +131,9 @@ def _not_writable(path: Path, refusal: type[ColmeError]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _replacing(target: Path, refusal: type[ColmeError], mode: int = 0o666) -> Iterator[IO[bytes]]:
-    """A new file that takes the place of the target at the end, or, after an error, is removed. Its folder is made if
-    it is missing."""
+    """A new file that takes the place of the target at the end, or, after an error, is removed."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     with _not_writable(target, refusal):
-        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
                 yield file

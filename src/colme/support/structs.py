@@ -18,6 +18,13 @@ import numpy as np
 
 from colme.errors import ColmeError, one_of, shorten
 
+MOST_LEVELS = 32
+"""Tables and lists in each other, at most, in a file of TOML."""
+MOST_BYTES = 1 << 24
+"""Of a file of TOML."""
+_LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){200}""")
+"""A dotted key of so many parts, for which tomllib needs time and memory by the square of their number."""
+
 
 class _Spelling(msgspec.StructMeta):
     """A misspelt field is refused with the nearest one as a suggestion."""
@@ -76,13 +83,31 @@ def read_toml(path: Path, refusal: type[ColmeError], remedy: str) -> dict[str, A
     """The table in a TOML file; the remedy is for one that cannot be read."""
     try:
         with path.open("rb") as file:
-            return tomllib.load(file)
+            content = file.read(MOST_BYTES + 1)
+        if len(content) > MOST_BYTES:
+            raise refusal(f"{path} has more than {MOST_BYTES >> 20} MB: it must be smaller. {remedy}")
+        text = content.decode()
+        found = None if _LONG_KEY.search(text) else tomllib.loads(text.replace("\r\n", "\n"))
     except OSError as error:
         raise refusal(f"cannot read {path}: {error.strerror}. {remedy}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise refusal(f"{path} is not TOML: {error}. Mend that line.") from None
     except RecursionError:
-        raise refusal(f"{path} has tables or lists nested too deeply: no key needs so many. {remedy}") from None
+        found = None
+    if found is None or _is_deep(found):
+        raise refusal(f"{path} has tables or lists nested more than {MOST_LEVELS} deep: none needs so many. {remedy}")
+    return found
+
+
+def _is_deep(table: dict[str, Any]) -> bool:
+    """Whether tables and lists are nested deeper than any field needs; whatever walks through them may recurse."""
+    level: list[Any] = [table]
+    for _ in range(MOST_LEVELS):
+        below = (each.values() if isinstance(each, dict) else each for each in level)
+        level = [inner for each in below for inner in each if isinstance(inner, dict | list)]
+        if not level:
+            return False
+    return True
 
 
 def accept(value: Any, kind: Any) -> Any:
