@@ -37,6 +37,7 @@ assert_type(colme.methods.CLColME(), colme.CLColME)
 scenario = colme.Scenario(n_agents=100, means=(0.0, 1.0), sigma=1.0)
 assert_type(scenario, colme.Scenario)
 assert_type(colme.simulate(colme.CLColME(), scenario, seed=0), colme.Trace)
+assert_type(colme.simulate(colme.Local(), scenario, steps=9, record="log", graph="ring", degree=2), colme.Trace)
 assert_type(colme.simulate([colme.CLColME(), colme.Local()], scenario, seeds=range(3)), colme.Traces)
 
 result = colme.estimate({"a": [1, 2], "x": [1.0, 2.0]}, agent="a", value="x")
@@ -67,6 +68,8 @@ import colme
 colme.CLColME(sigma="2")
 colme.CLColME(nonsense=1)
 colme.Scenario(n_agents=3)
+colme.simulate(colme.Local(), colme.Scenario(n_agents=3, means=(0.0,)), tolerance="x")
+colme.simulate(colme.Local(), colme.Scenario(n_agents=3, means=(0.0,)), tolerence=0.1)
 colme.nothing
 colme.CollaborativeMean("census")
 colme.estimate("a.csv", agent="a", value="x").means

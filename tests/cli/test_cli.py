@@ -28,6 +28,7 @@ from colme._core import jit
 from colme.cli import COMMANDS
 from colme.cli.fields import FieldOption, field_docs, parse_word
 from colme.cli.output import emit, say
+from colme.cli.parameters import SPARE_OF_RUNS
 from colme.lab import doctor
 from colme.lab.experiment import Experiment, shipped_experiments
 from colme.lab.figures import FIGURES
@@ -170,6 +171,10 @@ def planned(call: Calls, path: Path, *flags: str) -> list[dict[str, Any]]:
     code, out, err = call("run", path, "--dry-run", "--format", "json", *flags)
     assert code == 0, err
     return rows_of(out)
+
+
+def test_narrow_tables_of_runs_spare_every_field_but_those_of_the_graph() -> None:
+    assert set(Setup.__struct_fields__) - set(SPARE_OF_RUNS) == {"degree", "graph"}
 
 
 def test_commas_are_a_sweep_and_so_is_a_flag_given_again(call: Calls, small: Path) -> None:

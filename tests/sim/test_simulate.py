@@ -21,7 +21,9 @@ from colme.metrics import METRICS
 from colme.samples import draw
 from colme.sim.run import Progress
 from colme.sim.sampling import STRETCH
-from colme.sim.spec import recorded_steps
+from colme.sim.spec import RECORDING, RunFields, Setup, recorded_steps
+from colme.support.tables import parse_word
+from tests.support.flags import sample_of
 from tests.support.runs import run_of
 from tests.support.same_bits import assert_same_bits
 
@@ -220,6 +222,30 @@ def test_the_log_grid_has_forty_steps_a_decade_and_all_of_the_first_ones() -> No
     grid = recorded_steps("log", 10**6)
     assert set(range(1, 16)) <= set(grid.tolist())
     assert ((grid > 10**4) & (grid <= 10**5)).sum() == 40
+
+
+# Every field
+
+
+@pytest.mark.parametrize("field", Setup.__struct_fields__)
+def test_every_field_of_a_run_changes_what_is_recorded_or_found(field: str) -> None:
+    """A field that is a flag, a key and part of a run's name must also do something."""
+    given: dict[str, Any] = {"steps": 30, "graph": "small-world" if field == "rewire" else "regular"}
+
+    def numbers(**changes: Any) -> list[bytes]:
+        trace = colme.simulate(colme.CLColME(delta=0.1), SCENARIO, **given | changes)
+        return [
+            trace.t.tobytes(),
+            trace.final.estimate.tobytes(),
+            *(getattr(trace, name).tobytes() for name in METRICS),
+        ]
+
+    assert numbers(**{field: parse_word(sample_of(field))}) != numbers()
+
+
+def test_type_checkers_know_the_fields_of_a_run() -> None:
+    assert set(RunFields.__annotations__) == {"seed", *Setup.__struct_fields__}
+    assert set(RECORDING) <= set(Setup.__struct_fields__)
 
 
 # Progress

@@ -16,13 +16,14 @@ from colme.lab.experiment import Experiment
 from colme.lab.planning import Planned
 from colme.lab.runs.store import RunStore
 from colme.metrics import METRICS
+from colme.sim.spec import RECORDING
 from colme.support.files import write_whole
 from colme.support.tables import csv_of, parquet_of
 
 ExperimentSource = str | os.PathLike[str] | dict[str, Any] | Experiment
 TIMES = ("seconds", "cpu_seconds")
 """Times of a run, without the warm-up; NaN for a run that was interrupted and resumed."""
-SHOWN_IN_T = {"steps", "record"}
+SHOWN_IN_T = {"steps", *RECORDING}
 """Parameters that are no dimension because t shows them."""
 
 

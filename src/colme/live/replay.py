@@ -14,12 +14,12 @@ from colme.live.messages import note
 from colme.live.page import write_page
 from colme.live.simulation import SimulationFeed
 from colme.methods import Method
-from colme.sim.spec import RunSpec
+from colme.sim.spec import RECORDING, RunSpec
 from colme.sim.trace import Trace, labels_of
 
 MOST_PANELS = 4
 """Methods that are shown side by side."""
-OF_EACH = ("method", "record", "version")
+OF_EACH = {"method", "version", *RECORDING}
 """What may differ between traces that are shown together, of their configurations."""
 CHANGED = (
     "This run did not end as the trace did: the samples or the graph were changed since, a graph does not follow from "
@@ -56,7 +56,7 @@ def spec_of(trace: Trace, method: Method) -> RunSpec:
     if trace._spec is not None:
         return trace._spec
     known, lacking = trace.configuration, ""
-    if not known.keys() >= set(RunSpec.__struct_fields__):
+    if not known.keys() >= {"method", "source", "graph", "seed"}:
         lacking = "how it was made"
     elif "recording" in known["source"]:
         lacking = "its samples, an array"
