@@ -318,3 +318,16 @@ def test_questions_that_have_no_answer_are_refused_by_command(file: Path, capfd:
     (file.parent / "single.csv").write_text("a,v\nx,1\ny,2\n")
     code, _, err = call(capfd, file.parent / "single.csv", "--agent", "a", "--value", "v", "--top", 1)
     assert code == 1 and "noise of a sample is not known" in err
+
+
+def test_without_a_terminal_there_is_a_line_every_ten_seconds(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(output.time, "monotonic", lambda: now[0])
+    with row_progress(quiet=False) as progress:
+        assert progress is not None
+        for second in range(25):
+            now[0] = float(second)
+            progress(1000 * second, 30_000 if second > 15 else None)
+    assert capfd.readouterr().err.splitlines() == ["reading rows: 11,000", "reading rows: 22,000 of 30,000"]

@@ -27,6 +27,8 @@ _RANK = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 """Where launchers of MPI tell a process its rank, even one that finds no MPI."""
 PATIENCE = 1.0
 """Seconds before the bar of `row_progress` appears."""
+SAY_EVERY = 10.0
+"""Seconds between two of its lines, where there is no terminal."""
 _heard = True
 
 format_option = click.option(
@@ -140,27 +142,32 @@ def live_page(
 
 @contextlib.contextmanager
 def row_progress(quiet: bool) -> Iterator[Callable[[int, int | None], None] | None]:
-    """A function to call with (done, total), first for rows that are read, then for the splits of the cross-validation:
-    a bar on stderr, after one second. None if `quiet`, or if there is no terminal."""
+    """A function to call with (done, total), first for rows that are read, then for the splits of the cross-validation;
+    None if `quiet`. On stderr: a bar on a terminal after one second, elsewhere a line every ten seconds."""
+    if quiet:
+        yield None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     console = Console(stderr=True)
-    if quiet or not console.is_terminal:
-        yield None
-        return
     columns = (TextColumn("[bold]{task.description}"), BarColumn(bar_width=30), MofNCompleteColumn(),
                TimeRemainingColumn())  # fmt: skip
     bar = Progress(*columns, console=console, transient=True)
-    task, what, last, begun = bar.add_task("", start=False), "reading rows", -1, time.monotonic()
+    task, what, last = bar.add_task("", start=False), "reading rows", -1
+    begun = said = time.monotonic()
 
     def progress(done: int, total: int | None) -> None:
-        nonlocal what, last
-        what, last = "comparing methods" if done < last else what, done
-        if time.monotonic() - begun >= PATIENCE:
+        nonlocal what, last, said
+        what = "comparing methods" if done < last else what
+        last, now = done, time.monotonic()
+        if console.is_terminal and now - begun >= PATIENCE:
             bar.start()
             bar.start_task(task)
             bar.update(task, completed=done, total=total, description=what)
+        elif not console.is_terminal and now - said > SAY_EVERY:
+            said = now
+            say(f"{what}: {done:,}" + (f" of {total:,}" if total else ""))
 
     try:
         yield progress
