@@ -87,7 +87,8 @@ def test_every_flag_arrives(file: Path, asked: list[dict[str, Any]], capfd: pyte
                         "--encoding", "latin-1")  # fmt: skip
     assert code == 0, err
     (got,) = asked
-    assert got == dict.fromkeys(("mean", "se", "n", "successes", "trials", "exposure", "progress")) | {
+    assert callable(got.pop("progress"))
+    assert got == dict.fromkeys(("mean", "se", "n", "successes", "trials", "exposure")) | {
         "source": str(file), "agent": ("a", "b"), "value": "v", "time": "t", "weight": "w", "label": "g",
         "covariates": ("c", "log n"), "method": "census", "groups": 3, "sigma": 2.0, "level": 0.8, "seed": 5,
         "half_life": datetime.timedelta(days=7), "decimal": ",", "thousands": ".", "time_format": "%d.%m.%Y",
@@ -253,10 +254,8 @@ def test_a_bar_comes_with_the_second_second(monkeypatch: pytest.MonkeyPatch, cap
             now[0] = moment
             progress(done, total)
     assert seen == [(30, 100, "reading rows"), (1, 4, "comparing methods")]
-    monkeypatch.delenv("FORCE_COLOR")
-    for quiet in (True, False):
-        with row_progress(quiet) as progress:
-            assert progress is None, "there is no terminal"
+    with row_progress(quiet=True) as progress:
+        assert progress is None
 
 
 def test_moments_of_two_sites_are_estimated_together(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
