@@ -238,7 +238,7 @@ def weight_matrix(state: CState) -> NDArray[np.float64]:
     n = len(edges.degree)
     matrix = np.zeros((n, n))
     for a in range(n):
-        block, lane = divmod(a // 1024 * 1024 + int(edges.places[a]), 64)
+        block, lane = divmod(a // 1024 * 1024 + int(edges.row_of[a]), 64)
         for k in range(edges.offsets[block] + lane, edges.offsets[block + 1], 64):
             if edges.slots[k] != a:
                 matrix[a, edges.slots[k]] = state.weights[k]

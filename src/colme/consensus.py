@@ -149,24 +149,24 @@ def with_flows(mean: Any, flows: Any) -> Any:
 def build_weights(table, weights):
     """Metropolis' weight on every slot; that of a cut or empty one multiplies a difference of zero."""
     slots, offsets, order, degree = table.slots, table.offsets, table.order, table.degree
-    at, n = u64(table.at), u64(table.cut_now.size)
+    own_start, n = u64(table.own_start), u64(table.cut_now.size)
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
         for j in range(width):
             for lane in range(size):
                 k = first + (u64(j) << u64(6)) + u64(lane)
-                weights[k] = metropolis_weight(degree[at + agent_at(order, start + u64(lane))], degree[slots[k]])
+                weights[k] = metropolis_weight(degree[own_start + agent_at(order, start + u64(lane))], degree[slots[k]])
 
 
 @kernel
 def mend_weights(table, weights):
     """Metropolis' weight on the edges of agents whose degree changed at this step, at both ends, in a plain run."""
-    slots, offsets, places, degree = table.slots, table.offsets, table.places, table.degree
+    slots, offsets, row_of, degree = table.slots, table.offsets, table.row_of, table.degree
     n = u64(table.cut_now.size)
     for a in range(n):
         if not table.cut_now[a]:
             continue
-        row = agent_at(places, u64(a))
+        row = agent_at(row_of, u64(a))
         _, _, first, width = block_of(offsets, row >> u64(6), n)
         for j in range(width):
             k = first + (u64(j) << u64(6)) + (row & u64(63))
@@ -175,7 +175,7 @@ def mend_weights(table, weights):
                 continue
             weight = metropolis_weight(degree[a], degree[b])
             weights[k] = weight
-            row_b = agent_at(places, b)
+            row_b = agent_at(row_of, b)
             _, _, first_b, width_b = block_of(offsets, row_b >> u64(6), n)
             for i in range(width_b):
                 back = first_b + (u64(i) << u64(6)) + (row_b & u64(63))
@@ -191,11 +191,11 @@ def return_flows(table, flows):
     for a in range(n):
         if not table.cut_now[a]:
             continue
-        row = agent_at(table.places, u64(a))
+        row = agent_at(table.row_of, u64(a))
         _, _, first, width = block_of(table.offsets, row >> u64(6), n)
         for j in range(width):
             k = first + (u64(j) << u64(6)) + (row & u64(63))
-            if slots[k] == u32(u64(table.at) + u64(a)):
+            if slots[k] == u32(u64(table.own_start) + u64(a)):
                 flows[k] = 0.0
 
 

@@ -19,8 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core import random
-from colme._core.jit import LINE, lanes_like, per_line, prefetch, slp_kernel
-from colme._core.jit import at as value_at
+from colme._core.jit import LINE, at, lanes_like, per_line, prefetch, slp_kernel
 from colme._core.team import Neighborhood
 from colme.consensus import metropolis_weight
 from colme.graphs import Graph
@@ -136,13 +135,13 @@ def line_width(n_columns: int, dtype: Any) -> int:
 
 
 @slp_kernel
-def consensus_round(indptr, indices, weights, at, now, before, momentum, first, heard, negligible):
+def consensus_round(indptr, indices, weights, own_start, now, before, momentum, first, heard, negligible):
     """One round for all own agents: momentum (W z - before) + before, or W z in the first round. The result is written
     over `before`. Returns how many numbers were sent, over all edges in both directions.
 
-    indptr, indices  the rows of the own agents: the neighbors of a are at the places indices[indptr[a]:indptr[a + 1]]
+    indptr, indices  the rows of the own agents: indices[indptr[a]:indptr[a + 1]] are those of a's neighbors
     weights          the weight of each of these neighbors in W, or one number for all
-    at               the place of the first own agent; 0 in a plain run
+    own_start        the index of the first own agent; 0 in a plain run
     now, before      (visible agents, columns), of `line_room`: z after the last round and after the one before it
     momentum, first  c; whether this is the first round
     heard            for each neighbor, whether its message arrived, or None if all did. A neighbor that is not heard is
@@ -153,7 +152,7 @@ def consensus_round(indptr, indices, weights, at, now, before, momentum, first, 
     total = lanes_like(now)
     sent = 0
     for a in range(n):
-        place, begin, end = u64(at) + u64(a), u64(indptr[a]), u64(indptr[u64(a) + u64(1)])
+        row, begin, end = u64(own_start) + u64(a), u64(indptr[a]), u64(indptr[u64(a) + u64(1)])
         if far:
             soon = min(u64(a) + u64(AHEAD), n - u64(1))
             for j in range(u64(indptr[soon]), u64(indptr[soon + u64(1)])):
@@ -167,20 +166,20 @@ def consensus_round(indptr, indices, weights, at, now, before, momentum, first, 
             for j in range(begin, end):
                 if heard is not None and not heard[j]:
                     continue
-                weight, b = value_at(weights, j), u64(indices[j])
+                weight, b = at(weights, j), u64(indices[j])
                 own -= weight
                 for c in range(per_line(now)):  # unrolled, for its length is known while compiling
                     total[c] += weight * now[b, column + u64(c)]
             for c in range(per_line(now)):
-                mine = now[place, column + u64(c)]
+                mine = now[row, column + u64(c)]
                 occupied += 1 if mine != number(0.0) else 0
                 value = total[c] + own * mine
                 if not first:
-                    old = before[place, column + u64(c)]
+                    old = before[row, column + u64(c)]
                     value = momentum * (value - old) + old
                 total[c] = value if abs(value) > negligible else number(0.0)
             for c in range(per_line(now)):
-                before[place, column + u64(c)] = total[c]
+                before[row, column + u64(c)] = total[c]
         sent += occupied * (end - begin)
     return sent
 
@@ -199,14 +198,16 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
         start = np.eye(hood.n_own, n, hood.first)
     else:
         start = _signs(hood, -(-REGULAR_PROBES // n) if gossip.regular else PROBES)
-    n_columns, own = start.shape[1], slice(hood.at, hood.at + hood.n_own)
+    n_columns, own = start.shape[1], slice(hood.own_start, hood.own_start + hood.n_own)
     now, before = (line_room(hood, n_columns, np.float64) for _ in range(2))
     now[own, :n_columns] = start
     hood.refresh(now.reshape(-1))
     weights, squares = gossip.weights(graph, hood), []
     rounds = max(gossip.rounds, gossip.enough_rounds)
     for k in range(rounds):
-        consensus_round(graph.indptr, graph.indices, weights, hood.at, now, before, gossip.momentum, k == 0, None, 0.0)
+        consensus_round(
+            graph.indptr, graph.indices, weights, hood.own_start, now, before, gossip.momentum, k == 0, None, 0.0
+        )
         now, before = before, now
         hood.refresh(now.reshape(-1))
         square = np.square(now[own, :n_columns])

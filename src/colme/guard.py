@@ -359,7 +359,7 @@ class ArrayJudgment(Judgment):
         self.own = np.zeros((n_sums, hood.n_own)).T  # each sum of all agents together: they are added to at every step
         self.seen, self.seen_before = (line_room(hood, n_sums, np.float64) for _ in range(2))
         """z(k) and z(k - 1) of all visible agents."""
-        self._mine = slice(hood.at, hood.at + hood.n_own), slice(n_sums)
+        self._mine = slice(hood.own_start, hood.own_start + hood.n_own), slice(n_sums)
         self.now, self.before = self.seen[self._mine], self.seen_before[self._mine]
         self.believed = method.trusting  # all agents trust the method
         self._factor: Floats | None = None  # of the present sums, if all do
@@ -476,7 +476,7 @@ class GuardedState(State):
         if judgment.rounds == 0:
             hood.refresh(judgment.seen.reshape(-1))
         consensus_round(
-            graph.indptr, graph.indices, self._edge_weights, hood.at, judgment.seen, judgment.seen_before,
+            graph.indptr, graph.indices, self._edge_weights, hood.own_start, judgment.seen, judgment.seen_before,
             judgment.gossip.momentum, judgment.rounds == 0, world.arrived(len(graph.indices)), 0.0,
         )  # fmt: skip
         judgment.swap()

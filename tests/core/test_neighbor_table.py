@@ -41,7 +41,7 @@ class Lists:
 
 def arrays_of(edges: KeptEdges) -> list[NDArray[Any]]:
     """The table's arrays; the first one are the slots."""
-    names = ("slots", "offsets", "order", "places", "degree", "cut_now", "tally")
+    names = ("slots", "offsets", "order", "row_of", "degree", "cut_now", "tally")
     return [getattr(edges, name) for name in names]
 
 
@@ -58,7 +58,7 @@ def places_of(edges: KeptEdges) -> NDArray[np.int64]:
     """Every agent's row; checks that order and places are inverse permutations of each chunk."""
     n_rows = len(edges.order)
     base = np.arange(n_rows) // CHUNK * CHUNK
-    rows, agents = base + edges.places, base + edges.order
+    rows, agents = base + edges.row_of, base + edges.order
     assert np.array_equal(agents[rows], np.arange(n_rows)) and np.array_equal(rows[agents], np.arange(n_rows))
     assert (rows // CHUNK * CHUNK == base).all()
     return rows
@@ -102,13 +102,13 @@ def test_a_tightened_table_holds_the_living_edges_and_can_be_cut_further(kind: s
         lists.prune(mean, radius)
         assert_holds(edges, lists)
         before, offsets = edges.graph(), edges.offsets.copy()
-        neighbor_table.tighten(0, edges.slots, edges.offsets, edges.order, edges.places, edges.degree, None)
+        neighbor_table.tighten(0, edges.slots, edges.offsets, edges.order, edges.row_of, edges.degree, None)
         assert_holds(edges, lists)
         assert_tight(edges, lists)
         chunks = [*range(0, len(offsets) - 1, CHUNK // BLOCK), -1]  # no chunk needs the room of the next
         assert (edges.offsets <= offsets)[chunks].all() and edges.graph() == before
         once = copy_of(edges)
-        neighbor_table.tighten(0, edges.slots, edges.offsets, edges.order, edges.places, edges.degree, None)
+        neighbor_table.tighten(0, edges.slots, edges.offsets, edges.order, edges.row_of, edges.degree, None)
         used = edges.offsets[-1]
         assert np.array_equal(edges.slots[:used], once[0][:used])
         assert all(np.array_equal(now, then) for now, then in zip(arrays_of(edges)[1:], once[1:], strict=True))

@@ -46,7 +46,7 @@ def matrix_of(state: Any) -> NDArray[np.float64]:
     edges, n = state.edges, len(state.estimate)
     flows = np.zeros((n, n))
     for a in range(n):
-        block, lane = divmod(a // CHUNK * CHUNK + int(edges.places[a]), BLOCK)
+        block, lane = divmod(a // CHUNK * CHUNK + int(edges.row_of[a]), BLOCK)
         row = state.flows[edges.offsets[block] + lane : edges.offsets[block + 1] : BLOCK]
         np.add.at(flows[a], slots_of(edges, a), row)
     return flows

@@ -40,7 +40,7 @@ GRAPHS: dict[str, Callable[[int, int], Graph]] = {
 
 def slots_of(edges: KeptEdges, agent: int) -> list[int]:
     """The row of an agent by the formula of the layout: slots[offsets[B] + 64 j + l] at row 64 B + l."""
-    block, lane = divmod(agent // CHUNK * CHUNK + int(edges.places[agent]), BLOCK)
+    block, lane = divmod(agent // CHUNK * CHUNK + int(edges.row_of[agent]), BLOCK)
     return edges.slots[edges.offsets[block] + lane : edges.offsets[block + 1] : BLOCK].tolist()
 
 

@@ -117,7 +117,7 @@ def add_neighbor(pull: Any, own: Any, neighbor: Any, weights: Any, flows: Any, s
 
 @equation
 def restart_of(restarts: Any, turn: Any, a: Any, common: Any) -> Any:
-    """The last restart that the agent at place a knows of, or that of all agents."""
+    """The last restart that the agent of index a knows of, or that of all agents."""
     if restarts is None:
         return common
     return restarts[turn, a]
@@ -145,8 +145,8 @@ def add_told(table, block, width, heard, own, told, sums, i, weights, flows, ste
     else:
         for first in range(u64(0), width, u64(CHUNK // LANES)):  # as many as there is room for
             some = min(u64(CHUNK // LANES), width - u64(first))
-            for place in range(u64(0), some << u64(6), u64(8)):
-                read_eight(told, u64(place), heard, u64(0), table.slots, k + u64(place))
+            for slot in range(u64(0), some << u64(6), u64(8)):
+                read_eight(told, u64(slot), heard, u64(0), table.slots, k + u64(slot))
             for j in range(some):
                 for lane in range(u64(LANES)):  # (4), C-colME: (5), flow: (3)
                     sums[i + u64(lane)] = add_neighbor(
@@ -166,8 +166,8 @@ def hear_restarts(table, block, width, restarts, turn, latest, i):
             latest[i + u64(lane)] = START
         for first in range(u64(0), width, u64(CHUNK // LANES)):  # as many as there is room for
             some = min(u64(CHUNK // LANES), width - u64(first))
-            for place in range(u64(0), some << u64(6), u64(8)):
-                read_eight(told, u64(place), before, u64(0), table.slots, k + u64(place))
+            for slot in range(u64(0), some << u64(6), u64(8)):
+                read_eight(told, u64(slot), before, u64(0), table.slots, k + u64(slot))
             for j in range(some):
                 for lane in range(u64(LANES)):
                     known = u32(told[(u64(j) << u64(6)) + u64(lane)])
@@ -176,16 +176,16 @@ def hear_restarts(table, block, width, restarts, turn, latest, i):
 
 
 @helper
-def gossip_restarts(restarts, turn, latest, places, cut_now, t, mean, base, size, at):
+def gossip_restarts(restarts, turn, latest, row_of, cut_now, t, mean, base, size, own_start):
     """Where restarts are gossip: what the agents of a chunk know next. Returns whether any agent learned something."""
     news = False
     if restarts is not None:
         for i in range(size):
             a = base + u64(i)
-            told = restarts[1 - turn, at + a]
-            heard = np.int32(latest[u64(places[a])])
-            restarts[turn, at + a] = next_restart(heard, told, cut_now[a], t, mean[a])
-            news |= restarts[turn, at + a] != told
+            told = restarts[1 - turn, own_start + a]
+            heard = np.int32(latest[u64(row_of[a])])
+            restarts[turn, own_start + a] = next_restart(heard, told, cut_now[a], t, mean[a])
+            news |= restarts[turn, own_start + a] != told
     return news
 
 
@@ -197,7 +197,7 @@ def average(table, how, clock, restarts, heard, spare, estimate, mean, t, common
     With `listen`, agents hear of the neighbors' restarts of the step before, restarts[1 - turn], and make
     restarts[turn] from them; else restarts[turn] stand. Returns whether any was news."""
     offsets, step = table.offsets, how.step
-    n, at, n_blocks = u64(mean.size), u64(table.at), u64(offsets.size - 1)
+    n, own_start, n_blocks = u64(mean.size), u64(table.own_start), u64(offsets.size - 1)
     new, latest = chunk_like(mean), chunk_like(table.slots)
     own, told = chunk_like(heard), chunk_like(heard)
     sums, pull = chunk_like(how.like), chunk_like(how.like)
@@ -210,7 +210,7 @@ def average(table, how, clock, restarts, heard, spare, estimate, mean, t, common
         last_block = min(n_blocks, first_block + u64(CHUNK // LANES))
         n_rows = (last_block - first_block) << u64(6)
         for i in range(u64(0), n_rows, u64(8)):
-            read_eight(own, u64(i), heard, at + base, table.order, base + u64(i))
+            read_eight(own, u64(i), heard, own_start + base, table.order, base + u64(i))
         for i in range(n_rows):
             sums[i] = 0.0
         for block in range(first_block, last_block):
@@ -221,11 +221,11 @@ def average(table, how, clock, restarts, heard, spare, estimate, mean, t, common
             if listen:
                 hear_restarts(table, block, width, restarts, turn, latest, i)
         for i in range(u64(0), n_rows, u64(8)):
-            read_eight(pull, u64(i), sums, u64(0), table.places, base + u64(i))
+            read_eight(pull, u64(i), sums, u64(0), table.row_of, base + u64(i))
         size = min(u64(CHUNK), n - base)
         if listen:
             news |= gossip_restarts(
-                restarts, turn, latest, table.places, table.cut_now, t, mean, base, size, at
+                restarts, turn, latest, table.row_of, table.cut_now, t, mean, base, size, own_start
             )  # fmt: skip
         if how.flows is not None:
             for i in range(size):
@@ -233,15 +233,15 @@ def average(table, how, clock, restarts, heard, spare, estimate, mean, t, common
         else:
             for i in range(size if all_plain else u64(0)):
                 a = base + u64(i)
-                alpha = clock_rate(clock, t, restart_of(restarts, turn, at + a, common))
+                alpha = clock_rate(clock, t, restart_of(restarts, turn, own_start + a, common))
                 new[i] = blend(mean[a], estimate[a], f64(pull[i]), alpha, step)  # (5), C-colME: (6)
             for i in range(u64(0) if all_plain else size):
                 a = base + u64(i)
-                alpha = clock_rate(clock, t, restart_of(restarts, turn, at + a, common))
-                new[i] = next_estimate(mean[a], estimate[a], f64(pull[i]), alpha, step, table.degree[at + a])
+                alpha = clock_rate(clock, t, restart_of(restarts, turn, own_start + a, common))
+                new[i] = next_estimate(mean[a], estimate[a], f64(pull[i]), alpha, step, table.degree[own_start + a])
         for i in range(size):
             estimate[base + u64(i)] = new[i]
-            spare[at + base + u64(i)] = new[i]
+            spare[own_start + base + u64(i)] = new[i]
         add_errors(target.pages, target.page, base, new, target.truth, base, size, target.tolerance)
     return news
 
@@ -264,12 +264,12 @@ def update_flows(table, flows, any_cut):
 
 
 @helper
-def restart_cut(restarts, cut_now, at, t):
+def restart_cut(restarts, cut_now, own_start, t):
     """Restart the agents that lost an edge, where every agent has a clock of its own."""
     if restarts is not None:
         for a in range(u64(cut_now.size)):
             if cut_now[a]:
-                restarts[0, u64(at) + u64(a)] = t
+                restarts[0, u64(own_start) + u64(a)] = t
 
 
 @kernel
@@ -314,7 +314,7 @@ def run_steps(
         if any_cut:
             common = now if clock.common else common
             if not clock.gossip:
-                restart_cut(restarts, cut_now, table.at, now)
+                restart_cut(restarts, cut_now, table.own_start, now)
         listen = clock.gossip and (any_cut or not settled or how.gaps is not None)
         turn = 1 - turn if listen else turn
         news = average(

@@ -5,7 +5,7 @@ or their means do not differ. `Neighbors` is the same for methods written in Num
 
 # The layout
 
-A slot is one entry of the table: the place of one neighbor of one agent among the visible agents, which in a plain run
+A slot is one entry of the table: the index of one neighbor of one agent among the visible agents, which in a plain run
 is its number (`colme._core.team.Neighborhood`). A table has rows for the own agents of one worker. Rows are stored in
 blocks of 64; a block holds the first neighbors of its 64 rows, then their second ones, and so on, and is as wide as the
 largest degree in it:
@@ -17,8 +17,8 @@ is alive, and cutting writes two numbers. The neighbors of an agent never change
 rounding.
 
 Row a is agent a at first. When many edges are cut, `tighten` drops their slots and sorts the rows of each chunk of 1024
-agents by degree, so that blocks become as narrow as their agents' degrees: row i then belongs to the agent at place
-order[i] of its chunk, whose row is at places[..] of the chunk.
+agents by degree, so that blocks become as narrow as their agents' degrees: row i then belongs to agent order[i] of its
+chunk, and row_of is the inverse.
 
 # Exact lazy pruning
 
@@ -64,17 +64,17 @@ an edge, and edges cut at this step."""
 class NeighborTable(NamedTuple):
     """The arrays of one graph, as kernels take them; kernels change them in place."""
 
-    at: Any
-    """The place of the first own agent among the visible ones; that of agent a is at + a."""
+    own_start: Any
+    """The index of the first own agent among the visible ones; that of own agent a is own_start + a."""
     slots: NDArray[np.uint32]
-    """Places of neighbors; an agent's own place where an edge is cut or missing."""
+    """Indices of neighbors; an agent's own index where an edge is cut or missing."""
     pairs: NDArray[np.uint64]
     """The same memory, two slots per number."""
     offsets: Integers
     """Where each block begins in `slots`; one more for the end of the last."""
     order: NDArray[np.uint16]
     """The agent of each row, counted within its chunk."""
-    places: NDArray[np.uint16]
+    row_of: NDArray[np.uint16]
     """The row of each agent, counted within its chunk."""
     degree: NDArray[Any]
     """Living neighbors of each visible agent."""
@@ -101,7 +101,7 @@ def agent_at(order: Any, row: Any) -> Any:
 
 
 @kernel
-def _lay_out(indptr, indices, at, offsets, slots, class_):
+def _lay_out(indptr, indices, own_start, offsets, slots, class_):
     """Fill the slots; returns how many neighbors are of another class."""
     n, wrong = u64(indptr.size - 1), 0
     for block in range(u64(offsets.size - 1)):
@@ -113,17 +113,17 @@ def _lay_out(indptr, indices, at, offsets, slots, class_):
                 degree = u64(indptr[a + u64(1)]) - k
             for j in range(degree):
                 b = indices[k + u64(j)]
-                wrong += int(class_[u64(at) + a] != class_[b])
+                wrong += int(class_[u64(own_start) + a] != class_[b])
                 slots[first + (u64(j) << u64(6)) + u64(lane)] = b
             for j in range(degree, width):
-                slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(u64(at) + a)
+                slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(u64(own_start) + a)
     return wrong
 
 
 @kernel
-def tighten(at, slots, offsets, order, places, degree, flows):
+def tighten(own_start, slots, offsets, order, row_of, degree, flows):
     """Drop the slots of cut edges, in place: rows sorted by degree, the largest first, within each chunk. Flows, where
-    there are any, stay with their slots. Degrees are those of the own agents, the first of which is at place `at`."""
+    there are any, stay with their slots. Degrees are those of the own agents, from `own_start` on."""
     n, n_rows = u64(degree.size), u64(order.size)
     old_first = u64(0)
     for chunk in range((n_rows + u64(CHUNK - 1)) >> u64(10)):
@@ -135,8 +135,8 @@ def tighten(at, slots, offsets, order, places, degree, flows):
             old_flows = flows[old_first : u64(offsets[last_block])].copy()
         old_offsets = offsets[first_block : last_block + u64(1)].copy()
         old_offsets[0] = old_first
-        old_places = places[base:end].copy()
-        _sort_rows(order, places, degree, base, end, n)
+        old_row_of = row_of[base:end].copy()
+        _sort_rows(order, row_of, degree, base, end, n)
         for block in range(first_block, last_block):
             first, width = u64(offsets[block]), u64(0)
             for lane in range(u64(64)):
@@ -145,19 +145,19 @@ def tighten(at, slots, offsets, order, places, degree, flows):
                     width = max(width, u64(degree[a]))
             for lane in range(u64(64)):
                 a = agent_at(order, (block << u64(6)) + u64(lane))
-                row = u64(old_places[a - base])
+                row = u64(old_row_of[a - base])
                 _, _, old_start, old_width = block_of(old_offsets, row >> u64(6), n)
                 k = u64(0)
                 for j in range(old_width):
-                    place = old_start - old_first + (u64(j) << u64(6)) + (row & u64(63))
-                    b = old[place]
-                    if b != u32(u64(at) + a):
+                    slot = old_start - old_first + (u64(j) << u64(6)) + (row & u64(63))
+                    b = old[slot]
+                    if b != u32(u64(own_start) + a):
                         slots[first + (k << u64(6)) + u64(lane)] = b
                         if flows is not None:
-                            flows[first + (k << u64(6)) + u64(lane)] = old_flows[place]
+                            flows[first + (k << u64(6)) + u64(lane)] = old_flows[slot]
                         k += u64(1)
                 for j in range(k, width):
-                    slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(u64(at) + a)
+                    slots[first + (u64(j) << u64(6)) + u64(lane)] = u32(u64(own_start) + a)
                     if flows is not None:
                         flows[first + (u64(j) << u64(6)) + u64(lane)] = 0.0
             if block + u64(1) == last_block:
@@ -166,7 +166,7 @@ def tighten(at, slots, offsets, order, places, degree, flows):
 
 
 @helper
-def _sort_rows(order, places, degree, base, end, n):
+def _sort_rows(order, row_of, degree, base, end, n):
     """Largest degree first, agents of equal degree by number; rows beyond the last agent stay at the end."""
     most = u64(0)
     for a in range(base, min(end, n)):
@@ -177,27 +177,27 @@ def _sort_rows(order, places, degree, base, end, n):
     for d in range(most + u64(1)):
         starts[d + u64(1)] += starts[d]
     for a in range(base, end):
-        place = a - base
+        row = a - base
         if a < n:
             d = most - u64(degree[a])
-            place = u64(starts[d])
+            row = u64(starts[d])
             starts[d] += 1
-        order[base + place] = u16(a - base)
-        places[a] = u16(place)
+        order[base + row] = u16(a - base)
+        row_of[a] = u16(row)
 
 
 @helper
 def cut(table, a, b):
-    """Cut the edge between the agents at places a and b at those of its ends that are own agents, and keep the tally.
+    """Cut the edge between the agents of indices a and b at those of its ends that are own agents, and keep the tally.
 
     Where only one is, another worker cuts the other end: it compares the same two means."""
     slots, degree, tally, class_ = table.slots, table.degree, table.tally, table.class_
-    at, n = u64(table.at), u64(table.cut_now.size)
+    own_start, n = u64(table.own_start), u64(table.cut_now.size)
     for end, other in ((a, b), (b, a)):
-        own = end - at
+        own = end - own_start
         if own >= n:  # also where end < at: these numbers have no sign
             continue
-        row = agent_at(table.places, own)
+        row = agent_at(table.row_of, own)
         _, _, first, width = block_of(table.offsets, row >> u64(6), n)
         for j in range(width):
             k = first + (u64(j) << u64(6)) + (row & u64(63))
@@ -214,7 +214,7 @@ def cut(table, a, b):
 
 
 @kernel
-def _compress(at, slots, offsets, places, indptr, values, out):
+def _compress(own_start, slots, offsets, row_of, indptr, values, out):
     """out = the values at the slots of living edges, agent by agent. It may be the beginning of the values, and these
     may be the slots: a chunk of rows is never longer than its slots."""
     n = u64(indptr.size - 1)
@@ -224,13 +224,13 @@ def _compress(at, slots, offsets, places, indptr, values, out):
         begin, stop = u64(offsets[base >> u64(6)]), u64(offsets[(end + u64(63)) >> u64(6)])
         old, old_values = slots[begin:stop].copy(), values[begin:stop].copy()
         for a in range(base, end):
-            row = agent_at(places, u64(a))
+            row = agent_at(row_of, u64(a))
             _, _, first, width = block_of(offsets, row >> u64(6), n)
             k = u64(indptr[a])
             for j in range(width):
-                place = first + (u64(j) << u64(6)) + (row & u64(63)) - begin
-                if old[place] != u32(u64(at) + u64(a)):
-                    out[k] = old_values[place]
+                slot = first + (u64(j) << u64(6)) + (row & u64(63)) - begin
+                if old[slot] != u32(u64(own_start) + u64(a)):
+                    out[k] = old_values[slot]
                     k += u64(1)
 
 
@@ -239,18 +239,18 @@ def _row_ends(degree: NDArray[Any]) -> Integers:
     return np.concatenate([[0], np.cumsum(degree, dtype=np.int64)])
 
 
-def lay_out(graph: Graph, at: int, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], Integers, int]:
+def lay_out(graph: Graph, own_start: int, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], Integers, int]:
     """(slots, offsets) of the rows of a graph, row a for own agent a, and how many neighbors are of another class."""
     n_blocks = -(-graph.n_agents // LANES)
     width = np.maximum.reduceat(graph.degrees, np.arange(n_blocks) * LANES) if n_blocks else np.empty(0, np.int64)
     offsets = np.concatenate([[0], np.cumsum(width * LANES)]).astype(np.int64)
     slots = np.empty(offsets[-1], np.uint32)
-    wrong = _lay_out(graph.indptr, graph.indices, at, offsets, slots, class_)
+    wrong = _lay_out(graph.indptr, graph.indices, own_start, offsets, slots, class_)
     return slots, offsets, wrong
 
 
 def first_order(n_agents: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """(order, places) of a table whose row a is agent a."""
+    """(order, row_of) of a table whose row a is agent a."""
     order = np.resize(np.arange(CHUNK, dtype=np.uint16), -(-n_agents // LANES) * LANES)
     return order, order.copy()
 
@@ -317,7 +317,7 @@ def _check_all(table, mean, radius, near, far, reference, found):
 
     The float32 reference is small enough for the fastest cache; it finds all edges that may matter, and those further
     apart than `far` are checked again exactly. Returns how many edges it found, and whether there was room for all."""
-    n, at_own, n_found, room = u64(table.cut_now.size), u64(table.at), u64(0), u64(found.shape[0])
+    n, at_own, n_found, room = u64(table.cut_now.size), u64(table.own_start), u64(0), u64(found.shape[0])
     near, far = f32(near), f32(far)
     slots, offsets, order = table.slots, table.offsets, table.order
     complete = True
@@ -417,7 +417,7 @@ LOOSE, SHRUNK = 1.2, 0.85
 @kernel
 def _prune(table, mean, spread, test):
     """Cut every edge whose agents are apart: the plain form, which also serves unequal radii and difference tests."""
-    n, at_own, slots, offsets = u64(table.cut_now.size), u64(table.at), table.slots, table.offsets
+    n, at_own, slots, offsets = u64(table.cut_now.size), u64(table.own_start), table.slots, table.offsets
     for block in range(u64(offsets.size - 1)):
         start, size, first, width = block_of(offsets, block, n)
         for j in range(width):
@@ -471,7 +471,7 @@ class Edges:
 class KeptEdges(Edges):
     """A graph that can only lose edges, and knows how many of its cuts were right.
 
-    graph   the rows of the own agents of a worker, with the places of their neighbors; in a plain run, a graph
+    graph   the rows of the own agents of a worker, with the indices of their neighbors; in a plain run, a graph
     class_  the true classes of the own agents
     """
 
@@ -481,9 +481,9 @@ class KeptEdges(Edges):
     def __init__(self, graph: Graph, class_: NDArray[Any], hood: Neighborhood | None = None):
         hood = Neighborhood(graph.n_agents) if hood is None else hood
         super().__init__(hood)
-        at, classes, team = hood.at, hood.seen("class", class_), hood.team
-        self.slots, self.offsets, wrong = lay_out(graph, at, classes)
-        self.order, self.places = first_order(graph.n_agents)
+        own_start, classes, team = hood.own_start, hood.seen("class", class_), hood.team
+        self.slots, self.offsets, wrong = lay_out(graph, own_start, classes)
+        self.order, self.row_of = first_order(graph.n_agents)
         degrees = graph.degrees
         most = int(team.greatest(degrees.max(initial=0)))
         self._seen_degree = hood.array(np.uint16 if most < 2**16 else np.uint32)
@@ -504,7 +504,7 @@ class KeptEdges(Edges):
         self.checks_left = 0.0  # until a full check costs less
         self._worn_out = True  # that is so for some worker
         self.table = NeighborTable(
-            np.uint64(at), self.slots, self.slots.view(np.uint64), self.offsets, self.order, self.places,
+            np.uint64(own_start), self.slots, self.slots.view(np.uint64), self.offsets, self.order, self.row_of,
             self._seen_degree, self.cut_now, self.tally, classes,
         )  # fmt: skip
         self._tightened_at = math.inf  # ends of living edges
@@ -618,7 +618,7 @@ class KeptEdges(Edges):
         if alive >= SHRUNK * self._tightened_at or int(self.offsets[-1]) <= LOOSE * alive:
             return False
         self._tightened_at = alive
-        tighten(self.hood.at, self.slots, self.offsets, self.order, self.places, self.degree, flows)
+        tighten(self.hood.own_start, self.slots, self.offsets, self.order, self.row_of, self.degree, flows)
         return True
 
     @property
@@ -666,10 +666,10 @@ class KeptEdges(Edges):
     @neighbors.setter
     def neighbors(self, numbers: NDArray[np.uint32]) -> None:
         """Make the table anew, from degrees that were put back before."""
-        rows = Graph(_row_ends(self.degree), self.hood.places(numbers), check=False)
-        slots, self.offsets[:], wrong = lay_out(rows, self.hood.at, self.table.class_)
+        rows = Graph(_row_ends(self.degree), self.hood.indices(numbers), check=False)
+        slots, self.offsets[:], wrong = lay_out(rows, self.hood.own_start, self.table.class_)
         self.slots[: len(slots)] = slots
-        self.order[:], self.places[:] = first_order(rows.n_agents)
+        self.order[:], self.row_of[:] = first_order(rows.n_agents)
         lost = (self._ends - self._wrong_ends) - (len(numbers) - wrong)
         self.tally[:] = wrong, lost, (self.degree == 0).sum(), self.cut_now.sum()
         self._tightened_at = math.inf
@@ -680,7 +680,7 @@ class KeptEdges(Edges):
         """The living edges as compressed rows, by own agent: indptr, and the values of their slots."""
         indptr = _row_ends(self.degree)
         out = np.empty(indptr[-1], values.dtype) if out is None else out[: indptr[-1]]
-        _compress(self.hood.at, self.slots, self.offsets, self.places, indptr, values, out)
+        _compress(self.hood.own_start, self.slots, self.offsets, self.row_of, indptr, values, out)
         return indptr, out
 
     def flows_of_edges(self, flows: Floats) -> Floats:
@@ -706,7 +706,7 @@ class KeptEdges(Edges):
             if len(self._last.indices) < SHRUNK * len(self.slots):  # do not keep the rest
                 self._last.indices = self._last.indices.copy()
             self.slots = self.slots[:0].copy()
-            self.order = self.places = self.order[:0].copy()
+            self.order = self.row_of = self.order[:0].copy()
             del self.table
         return self._last
 

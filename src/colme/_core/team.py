@@ -35,7 +35,7 @@ class Team:
         return self
 
     def neighborhood(self, hood: Neighborhood, indices: NDArray[np.uint32]) -> Neighborhood:
-        """The neighborhood of own agents with these neighbors, whose numbers become places in its arrays."""
+        """The neighborhood of own agents with these neighbors, whose numbers become indices in its arrays."""
         return hood
 
     def check_same(self, configuration: Any) -> None:
@@ -61,7 +61,7 @@ class Team:
         return np.asarray(counts, np.int64)
 
     def greatest(self, numbers: Any) -> Floats:
-        """The largest of all workers' numbers, place by place."""
+        """The largest of all workers' numbers, one by one."""
         return np.asarray(numbers, np.float64)
 
     def any(self, true: bool) -> bool:
@@ -97,8 +97,8 @@ class Neighborhood:
         self.n_pages = -(-self.n_own // self.page)
         """Pages of this worker."""
         self.n_visible = -(-n_agents // LANES) * LANES
-        self.at = self.first
-        """The place of the first own agent."""
+        self.own_start = self.first
+        """The index of the first own agent."""
         self._seen: dict[str, NDArray[Any]] = {}
 
     def array(self, dtype: Any, fill: Any = 0, rows: tuple[int, ...] = ()) -> NDArray[Any]:
@@ -122,18 +122,18 @@ class Neighborhood:
 
     def mine(self, array: NDArray[Any]) -> NDArray[Any]:
         """The own agents of an array of visible ones."""
-        return array[..., self.at : self.at + self.n_own]
+        return array[..., self.own_start : self.own_start + self.n_own]
 
     def my_lines(self, lines: NDArray[Any]) -> NDArray[Any]:
         """Those of `lines`, a row each."""
-        return lines.reshape(self.n_visible, -1)[self.at : self.at + self.n_own]
+        return lines.reshape(self.n_visible, -1)[self.own_start : self.own_start + self.n_own]
 
-    def numbers(self, places: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """The numbers of the agents at these places."""
-        return places
+    def numbers(self, indices: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The numbers of the agents at these indices."""
+        return indices
 
-    def places(self, numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """The places of these agents."""
+    def indices(self, numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        """The indices of these agents."""
         return numbers
 
     def refresh(self, *arrays: NDArray[Any]) -> None:
@@ -143,8 +143,8 @@ class Neighborhood:
     def fetch(self, *arrays: NDArray[Any], plan: Any = None) -> None:
         """Bring the numbers of agents on other machines, or those in a plan; all workers here have written theirs."""
 
-    def plan(self, places: NDArray[Any]) -> Any:
-        """A plan for the agents at these places, for `fetch`; None where all agents are on this machine."""
+    def plan(self, indices: NDArray[Any]) -> Any:
+        """A plan for the agents at these indices, for `fetch`; None where all agents are on this machine."""
         return None
 
     def seen(self, name: str, own: NDArray[Any]) -> NDArray[Any]:

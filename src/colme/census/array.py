@@ -203,7 +203,7 @@ class CensusState(State):
             self.masses = self.previous = self._seen = self._seen_before = np.empty((0, 0), exchange)
             self._rooms = [line_room(hood, width, exchange).reshape(-1) for _ in range(2)]
         self._seen, self._seen_before = (room[:size].reshape(hood.n_visible, width) for room in self._rooms)
-        own = slice(hood.at, hood.at + self.world.n_agents), slice(n_columns)
+        own = slice(hood.own_start, hood.own_start + self.world.n_agents), slice(n_columns)
         self.masses, self.previous = self._seen[own], self._seen_before[own]
 
     def restored(self) -> None:
@@ -223,7 +223,7 @@ class CensusState(State):
         """Equation (3)."""
         graph, hood = self.given, self._hood
         sent = consensus_round(
-            graph.indptr, graph.indices, self.weights, hood.at, self._seen, self._seen_before,
+            graph.indptr, graph.indices, self.weights, hood.own_start, self._seen, self._seen_before,
             world.exchange(self.schedule.gossip.momentum), self.rounds == 0, world.arrived(len(graph.indices)),
             NEGLIGIBLE,
         )  # fmt: skip
@@ -364,7 +364,7 @@ class GroupEdges(Edges):
             self._totals = team.total([n_between, len(between) - n_between])
         if self._shares_at != state.world.t:
             group = self.hood.seen("group", state.group)
-            counts = team.total(count_misjudged(graph.indptr, graph.indices, self.hood.at, group, self._class))
+            counts = team.total(count_misjudged(graph.indptr, graph.indices, self.hood.own_start, group, self._class))
             wrong, lost = (counts / np.maximum(self._totals, 1)).tolist()
             self._shares, self._shares_at = (wrong, lost), state.world.t
         return self._shares
@@ -389,18 +389,18 @@ class GroupEdges(Edges):
 
 
 @kernel
-def count_misjudged(indptr, indices, at_own, group, class_):
+def count_misjudged(indptr, indices, own_start, group, class_):
     """The edges between classes whose ends are in one group, and those within classes whose ends are in two, of own
     agents, in both directions.
 
-    `at_own` is the place of the first own agent; groups and classes are those of all visible ones."""
+    `own_start` is the index of the first own agent; groups and classes are those of all visible ones."""
     wrong = lost = 0
     for a in range(u64(indptr.size - 1)):
-        place = u64(at_own) + u64(a)
+        own = u64(own_start) + u64(a)
         for j in range(u64(indptr[a]), u64(indptr[u64(a) + u64(1)])):
             b = u64(indices[j])
-            together = group[place] == group[b]
-            if class_[place] != class_[b]:
+            together = group[own] == group[b]
+            if class_[own] != class_[b]:
                 wrong += int(together)
             else:
                 lost += int(not together)

@@ -88,23 +88,23 @@ def pooled(mean: Any, n: Any, total: Any, weight: Any, degree: Any) -> Any:
 
 
 @kernel
-def forget_parted(starts, neighbors, at_own, cut_now, slots, offsets, places):
+def forget_parted(starts, neighbors, table, cut_now):
     """(2) in the rows neighbors[starts[a]:]: the remaining neighbors move up, in the same order."""
     n = u64(cut_now.size)
     for a in range(n):
         if cut_now[a] == 0:
             continue
-        row, k = agent_at(places, u64(a)), u64(starts[a])
-        _, _, first, width = block_of(offsets, row >> u64(6), n)
+        row, k = agent_at(table.row_of, u64(a)), u64(starts[a])
+        _, _, first, width = block_of(table.offsets, row >> u64(6), n)
         for j in range(width):
-            b = slots[first + (u64(j) << u64(6)) + (row & u64(63))]
-            if b != u32(u64(at_own) + u64(a)):
+            b = table.slots[first + (u64(j) << u64(6)) + (row & u64(63))]
+            if b != u32(u64(table.own_start) + u64(a)):
                 neighbors[k] = b
                 k += u64(1)
 
 
 @slp_kernel
-def relay(starts, neighbors, degree, at_own, age, theirs, mine, keep, hops, step, amount, count, total, moment):
+def relay(starts, neighbors, degree, own_start, age, theirs, mine, keep, hops, step, amount, count, total, moment):
     """(3) for every own agent, see `Relay`. Agents put in count * amount; total: over all hops, moment: times the hop.
     theirs, mine and age hold all visible agents, the own ones from place at_own on.
 
@@ -116,7 +116,7 @@ def relay(starts, neighbors, degree, at_own, age, theirs, mine, keep, hops, step
     one, two, three = u64(1), u64(2), u64(3)
     sums = lanes_like(total)
     for a in range(n):
-        row = (u64(at_own) + a) * size
+        row = (u64(own_start) + a) * size
         first = u64(starts[a])
         own = at(count, a) * at(amount, a) if at(count, a) > 0 else 0.0
         for column in range(0, width, 4):
@@ -131,7 +131,7 @@ def relay(starts, neighbors, degree, at_own, age, theirs, mine, keep, hops, step
                     q = row + u64(pair * width) + i
                     told0, told1 = mine[q] * keep0 - told0, mine[q + one] * keep1 - told1
                     told2, told3 = mine[q + two] * keep2 - told2, mine[q + three] * keep3 - told3
-                    if age is not None and age[u64(at_own) + a] < 2 * pair + 2:
+                    if age is not None and age[u64(own_start) + a] < 2 * pair + 2:
                         told0 = told1 = told2 = told3 = 0.0
                     q = b * size + u64(pair * width) + i
                     told0, told1 = theirs[q] - told0, theirs[q + one] - told1
@@ -158,13 +158,13 @@ def relay(starts, neighbors, degree, at_own, age, theirs, mine, keep, hops, step
 
 
 @kernel
-def pool(mean, count, degree, at_own, total, number, moment, age, estimate):
+def pool(mean, count, degree, own_start, total, number, moment, age, estimate):
     """(4). `number` counts samples or, where `moment` is given, agents: an agent h hops away has sent count - h."""
     for a in range(u64(mean.size)):
         weight = number[a] if moment is None else at(count, a) * number[a] - moment[a]
         estimate[a] = pooled(mean[a], float(at(count, a)), total[a], weight, degree[a])
         if age is not None:
-            age[u64(at_own) + a] += 1 if at(count, a) > 0 else 0
+            age[u64(own_start) + a] += 1 if at(count, a) > 0 else 0
 
 
 class Relay:
@@ -204,8 +204,9 @@ class Relay:
 
     def advance(self, rows: tuple[NDArray[Any], ...], age: Any, amount: Any, count: Any) -> None:
         self.step += 1
-        relay(*rows, self.hood.at, age, self.theirs, self.mine, self.keep.ravel(), self.hops, self.step, amount, count,
-              self.total, self.moment if len(self.moment) else None)  # fmt: skip
+        moment = self.moment if len(self.moment) else None
+        relay(*rows, self.hood.own_start, age, self.theirs, self.mine, self.keep.ravel(), self.hops, self.step, amount,
+              count, self.total, moment)  # fmt: skip
         self.theirs, self.mine = self.mine, self.theirs
         self.hood.refresh(self.theirs)
 
@@ -233,8 +234,7 @@ class BState(PruningState):
 
     def restored(self) -> None:
         hood, edges = self.world.hood, self.edges
-        forget_parted(self.starts, self.neighbors, hood.at, np.ones_like(edges.cut_now), edges.slots, edges.offsets,
-                      edges.places)  # fmt: skip
+        forget_parted(self.starts, self.neighbors, edges.table, np.ones_like(edges.cut_now))
         for each in (self.samples, self.reached):
             hood.refresh(each.theirs, each.mine)
         if len(self.age):
@@ -244,7 +244,7 @@ class BState(PruningState):
         self.prune(world)
         edges, degree, count, hood = self.edges, self.edges.degree, world.n_samples, world.hood
         if edges.any_cut:
-            forget_parted(self.starts, self.neighbors, hood.at, edges.cut_now, edges.slots, edges.offsets, edges.places)
+            forget_parted(self.starts, self.neighbors, edges.table, edges.cut_now)
             self.unsettled = self._delay
         rows, age = (self.starts, self.neighbors, degree), self.age if world.gaps else None
         self.samples.advance(rows, age, world.mean, count)
@@ -252,7 +252,17 @@ class BState(PruningState):
             self.reached.advance(rows, age, 1.0, 1 if self.by_agents else count)
             self.unsettled -= 1
         moment = self.reached.moment if self.by_agents else None
-        pool(world.mean, count, degree, hood.at, self.samples.total, self.reached.total, moment, age, self.estimate)
+        pool(
+            world.mean,
+            count,
+            degree,
+            hood.own_start,
+            self.samples.total,
+            self.reached.total,
+            moment,
+            age,
+            self.estimate,
+        )
         if age is not None:
             hood.refresh(age)
 

@@ -193,7 +193,7 @@ class Halo(Neighborhood):
     one_machine = False
 
     def __init__(self, hood: Neighborhood, indices: NDArray[np.uint32]):
-        """`indices`: the neighbors of the own agents, by number; they become places."""
+        """`indices`: the neighbors of the own agents, by number; they become indices of its arrays."""
         team = hood.team
         assert isinstance(team, RankTeam)
         self.__dict__.update(vars(hood))
@@ -201,7 +201,7 @@ class Halo(Neighborhood):
         machine_of, ends = np.array(team.machines), np.array(self.ends)
         mine = np.flatnonzero(machine_of == team.machine)
         self.machine_first, machine_end = int(ends[mine[0]]), int(ends[mine[-1] + 1])
-        self.at = self.first - self.machine_first
+        self.own_start = self.first - self.machine_first
         needed = team.zeros((self.n_agents,), np.uint8)
         needed[indices] = 1
         team.wait()
@@ -212,22 +212,22 @@ class Halo(Neighborhood):
         n_machine = -(-(machine_end - self.machine_first) // LANES) * LANES
         self.n_visible = n_machine + len(halo)
         del needed
-        place = team.zeros((self.n_agents,), np.uint32)
+        index = team.zeros((self.n_agents,), np.uint32)
         if team.local.rank == 0:
-            place[self.machine_first : machine_end] = np.arange(machine_end - self.machine_first)
-            place[halo] = n_machine + np.arange(len(halo))
+            index[self.machine_first : machine_end] = np.arange(machine_end - self.machine_first)
+            index[halo] = n_machine + np.arange(len(halo))
         team.wait()
-        _look_up(indices, place)
+        _look_up(indices, index)
         team.wait()
-        del place
+        del index
         self._halo, self._n_machine, self._n_here = halo, n_machine, machine_end - self.machine_first
         self._ranks, self._full = team, Plan(team, halo, n_machine + np.arange(len(halo)), ends)
 
-    def plan(self, places: NDArray[Any]) -> Plan:
-        """A plan that brings only those agents of the halo that are at these places, of any rank on this machine."""
+    def plan(self, indices: NDArray[Any]) -> Plan:
+        """A plan that brings only those agents of the halo that are at these indices, of any rank on this machine."""
         team = self._ranks
         used = team.zeros((len(self._halo) + 1,), np.uint8)
-        used[places[places >= self._n_machine] - self._n_machine] = 1
+        used[indices[indices >= self._n_machine] - self._n_machine] = 1
         team.wait()
         found = np.flatnonzero(used)
         if len(found) > NEARLY_ALL * len(self._halo):
@@ -235,13 +235,13 @@ class Halo(Neighborhood):
         team.wait()
         return Plan(team, self._halo[found], self._n_machine + found, np.array(self.ends))
 
-    def numbers(self, places: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        here = places < self._n_machine
-        out = places + np.uint32(self.machine_first)
-        out[~here] = self._halo[places[~here] - np.uint32(self._n_machine)]
+    def numbers(self, indices: NDArray[np.uint32]) -> NDArray[np.uint32]:
+        here = indices < self._n_machine
+        out = indices + np.uint32(self.machine_first)
+        out[~here] = self._halo[indices[~here] - np.uint32(self._n_machine)]
         return out
 
-    def places(self, numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    def indices(self, numbers: NDArray[np.uint32]) -> NDArray[np.uint32]:
         out = self._n_machine + np.searchsorted(self._halo, numbers)
         here = (numbers >= self.machine_first) & (numbers < self.machine_first + self._n_here)
         return np.where(here, numbers - np.int64(self.machine_first), out).astype(np.uint32)
@@ -261,7 +261,7 @@ class Halo(Neighborhood):
         chosen: Plan = plan or self._full
         for array in arrays:
             for rows in self._rows(array):
-                chosen.exchange(rows, self.at)
+                chosen.exchange(rows, self.own_start)
         self.team.wait()
 
     def _rows(self, array: NDArray[Any]) -> list[NDArray[Any]]:
@@ -276,8 +276,8 @@ class Plan:
 
     The agents of a rank are received on every other machine by one rank there; the ranks of a machine take turns."""
 
-    def __init__(self, team: RankTeam, halo: Integers, places: Integers, ends: Integers):
-        """`halo`: the agents that this machine needs, by number, and their places; `ends`: of all ranks' blocks."""
+    def __init__(self, team: RankTeam, halo: Integers, indices: Integers, ends: Integers):
+        """`halo`: the agents that this machine needs, by number, and their indices; `ends`: of all ranks' blocks."""
         bounds, local = np.searchsorted(halo, ends), team.local
         sources = [rank for rank in range(team.size) if team.machines[rank] != team.machine
                    and rank % local.size == local.rank and bounds[rank] < bounds[rank + 1]]  # fmt: skip
@@ -290,24 +290,24 @@ class Plan:
         if (self._send_counts < self._n_own).any():
             self._send = np.concatenate([asked[rank] for rank in targets])
         self._receive_counts = np.array([len(wanted[rank]) for rank in sources], np.int64)
-        came = [places[bounds[rank] : bounds[rank + 1]] for rank in sources]
-        self._first_places = np.array([each[0] for each in came], np.int64)
-        self._receive: Integers | None = None  # None: the places of each source follow each other
+        came = [indices[bounds[rank] : bounds[rank + 1]] for rank in sources]
+        self._first_indices = np.array([each[0] for each in came], np.int64)
+        self._receive: Integers | None = None  # None: the indices of each source follow each other
         if any(each[-1] - each[0] >= len(each) for each in came):
             self._receive = np.concatenate(came)
         self._channel = team.comm.Create_dist_graph_adjacent(sources, targets, reorder=False)
 
-    def exchange(self, lines: NDArray[Any], at: int) -> None:
-        """Send the rows of own agents, the first of which is row `at`, and put those that come into their places.
+    def exchange(self, lines: NDArray[Any], own_start: int) -> None:
+        """Send the rows of own agents, the first of which is row `own_start`, and put those that come in place.
 
         Sampling and pruning while the numbers are under way was tried (`Ineighbor_alltoallv`): it gained nothing."""
         width = lines.shape[1] * lines.dtype.itemsize
         if self._send is None:
-            out, send_at = lines[at : at + self._n_own], np.zeros_like(self._send_counts)
+            out, send_at = lines[own_start : own_start + self._n_own], np.zeros_like(self._send_counts)
         else:
-            out, send_at = lines[at + self._send], _starts(self._send_counts)
+            out, send_at = lines[own_start + self._send], _starts(self._send_counts)
         if self._receive is None:
-            came, receive_at = lines, self._first_places
+            came, receive_at = lines, self._first_indices
         else:
             receive_at = _starts(self._receive_counts)
             came = np.empty((len(self._receive), lines.shape[1]), lines.dtype)
@@ -324,9 +324,9 @@ def _starts(counts: Integers) -> Integers:
 
 
 @kernel
-def _look_up(indices, place):
+def _look_up(indices, index):
     for k in range(indices.size):
-        indices[k] = place[indices[k]]
+        indices[k] = index[indices[k]]
 
 
 @contextlib.contextmanager
