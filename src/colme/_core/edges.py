@@ -239,20 +239,16 @@ def _row_ends(degree: NDArray[Any]) -> Integers:
     return np.concatenate([[0], np.cumsum(degree, dtype=np.int64)])
 
 
-def lay_out(graph: Graph, own_start: int, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], Integers, int]:
-    """(slots, offsets) of the rows of a graph, row a for own agent a, and how many neighbors are of another class."""
+def lay_out(
+    graph: Graph, own_start: int, class_: NDArray[Any]
+) -> tuple[NDArray[np.uint32], Integers, NDArray[np.uint16], int]:
+    """(slots, offsets, order) of a table whose row a is own agent a, and how many neighbors are of another class."""
     n_blocks = -(-graph.n_agents // LANES)
     width = np.maximum.reduceat(graph.degrees, np.arange(n_blocks) * LANES) if n_blocks else np.empty(0, np.int64)
     offsets = np.concatenate([[0], np.cumsum(width * LANES)]).astype(np.int64)
     slots = np.empty(offsets[-1], np.uint32)
     wrong = _lay_out(graph.indptr, graph.indices, own_start, offsets, slots, class_)
-    return slots, offsets, wrong
-
-
-def first_order(n_agents: int) -> tuple[NDArray[np.uint16], NDArray[np.uint16]]:
-    """(order, row_of) of a table whose row a is agent a."""
-    order = np.resize(np.arange(CHUNK, dtype=np.uint16), -(-n_agents // LANES) * LANES)
-    return order, order.copy()
+    return slots, offsets, np.resize(np.arange(CHUNK, dtype=np.uint16), n_blocks * LANES), wrong
 
 
 BUCKETS = 256
@@ -482,8 +478,8 @@ class KeptEdges(Edges):
         hood = Neighborhood(graph.n_agents) if hood is None else hood
         super().__init__(hood)
         own_start, classes, team = hood.own_start, hood.seen("class", class_), hood.team
-        self.slots, self.offsets, wrong = lay_out(graph, own_start, classes)
-        self.order, self.row_of = first_order(graph.n_agents)
+        self.slots, self.offsets, self.order, wrong = lay_out(graph, own_start, classes)
+        self.row_of = self.order.copy()
         degrees = graph.degrees
         most = int(team.greatest(degrees.max(initial=0)))
         self._seen_degree = hood.array(np.uint16 if most < 2**16 else np.uint32)
@@ -667,9 +663,9 @@ class KeptEdges(Edges):
     def neighbors(self, numbers: NDArray[np.uint32]) -> None:
         """Make the table anew, from degrees that were put back before."""
         rows = Graph(_row_ends(self.degree), self.hood.indices(numbers), check=False)
-        slots, self.offsets[:], wrong = lay_out(rows, self.hood.own_start, self.table.class_)
+        slots, self.offsets[:], self.order[:], wrong = lay_out(rows, self.hood.own_start, self.table.class_)
         self.slots[: len(slots)] = slots
-        self.order[:], self.row_of[:] = first_order(rows.n_agents)
+        self.row_of[:] = self.order
         lost = (self._ends - self._wrong_ends) - (len(numbers) - wrong)
         self.tally[:] = wrong, lost, (self.degree == 0).sum(), self.cut_now.sum()
         self._tightened_at = math.inf

@@ -130,7 +130,7 @@ class ConsensusState(PruningState):
 
     def last_graph(self) -> Graph:
         self.heard = self.spare = self.heard[:0].copy()
-        return super().last_graph()
+        return self.edges.last_graph()
 
     @property
     def numbers(self) -> float:  # type: ignore[override]

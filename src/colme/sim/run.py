@@ -161,7 +161,8 @@ class Run:
             if stops and t < self.n_steps:
                 self.save()
                 raise Interrupted
-        self.save()
+        if self._checkpoint is not None:
+            self.save()
         return self._traces(final=final or team.size == 1)
 
     def step(self, t: int) -> None:

@@ -196,7 +196,6 @@ class Sampler:
         world, recorded = self.world, np.ones(1, np.bool_)
         world.truth = self.stream.truth(world.t)
         if world.count is None:
-            self._clear()
             for part, samples in self._parts():  # the first sample is the mean
                 samples[0] = world.mean[part]
                 self._update_means(samples, samples, world.mean[part], 1, recorded, part)
@@ -207,13 +206,11 @@ class Sampler:
         lines, recorded = self._lines[:n_steps], self.recorded(t, n_steps)
         self._before[:] = self.world.mean
         self.stream.fill(lines, t)
-        self._clear()
         self._update_means(lines, lines, self._before, t, recorded, slice(0, None))
         self._measure(recorded)
 
     def _sample_in_parts(self, t: int) -> None:
         world, recorded = self.world, self.recorded(t, 1)
-        self._clear()
         for part, samples in self._parts():
             self.stream.fill(samples, t, part.start)
             mean, before = world.mean[part], t - 1 if world.count is None else world.count[part]
@@ -232,15 +229,14 @@ class Sampler:
             part = slice(start, min(start + width, n))
             yield part, self._lines[:1, : part.stop - start]
 
-    def _clear(self) -> None:
-        self._page_errors.fill(0)
-        self._totals.fill(0)
-
     def _update_means(
         self, samples: Floats, means: Floats, before: Floats, t: int,
         recorded: Mask, part: slice,
     ) -> None:  # fmt: skip
         truth, errors = self.world.truth, self.world.errors
+        if part.start == 0:  # a sum over all agents begins
+            self._page_errors.fill(0)
+            self._totals.fill(0)
         update_means(
             samples, means, before, t, recorded, NOT_KNOWN if truth is None else truth[part], errors.tolerance,
             errors.class_[part], part.start, self.world.hood.page, self._page_errors, self._totals,
