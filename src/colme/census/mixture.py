@@ -86,7 +86,8 @@ def fit_mixture(histogram, mixture):
     for b in range(count.size):
         total += count[b]
     penalty, spread_penalty = math.log(max(total, 3.0)) + _PENALTY, 0.5 * math.log(max(total, 3.0))
-    fit_one_component(histogram, mixture)
+    mixture.weight[0], mixture.wide[0] = 1.0, True
+    mixture.location[0], _, mixture.spread[0] = moments_of(histogram)
     low, high = range_of(center)
     if total < 3.0 or low == high:
         return 1
@@ -138,13 +139,6 @@ def fit_mixture(histogram, mixture):
     em(histogram, mixture, k_best, i64(20))
     _sort(k_best, mixture)
     return k_best
-
-
-@kernel
-def fit_one_component(histogram, mixture):
-    """A single wide component, by the moments of the histogram."""
-    mixture.weight[0], mixture.wide[0] = 1.0, True
-    mixture.location[0], _, mixture.spread[0] = moments_of(histogram)
 
 
 @kernel

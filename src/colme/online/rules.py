@@ -302,7 +302,7 @@ class CensusRule(Rule):
         unit = math.sqrt(average) if math.isnan(sigma) else sigma
         codes, masses = histogram_of(mean[binned] - self.origin[0], variance[binned], unit)
         counted = max(2, round(n * self.noise.part))
-        # float32, as a simulation has it: the same compiled fit serves both
+        # rounded, as agents of a simulation hear them
         self.mixture = FittedMixtures.of_rows(
             masses[None].astype(np.float32), Bins.of(codes, unit), float(counted), counted
         )
