@@ -473,8 +473,9 @@ def _with_intervals(
     if measured.alone is not None:
         if isinstance(fit, ConjugateFit):
             error = fit.error()
-            posterior = measured.posterior(kind, fit.estimate, error, (fit.shape(error), fit.estimate, one))
-            return _Fitted(posterior, *fit.interval(level, error))
+            held = fit.with_errors(error)
+            posterior = measured.posterior(kind, fit.estimate, error, (held, fit.estimate, one))
+            return _Fitted(posterior, *held.interval(level))
         pooled = measured.noise.pooled
         error = fit.error() if pooled > 0.0 else one * (0.0 if pooled == 0.0 else math.inf)
         radius = error * quantile
@@ -491,20 +492,18 @@ def _with_intervals(
     local = measured.local(kind)
     own = local.claimed(statistics, persistence)[1] * validation.calibrate(local, worth)
     error = np.sqrt(np.minimum(claimed * factors, np.maximum(own, claimed)))
+    held: ConjugateFit | MixtureFit | RateMixtureFit | None = mixed
+    scale = one if mixed is None else error / np.maximum(mixed.error(), 1e-300)
+    if isinstance(fit, ConjugateFit):
+        held = fit.with_errors(error)
+    below = above = error * quantile
     shape: tuple[Shape, Floats, Floats] | None = None
-    if mixed is not None:
-        lower, upper = mixed.interval(level)
+    if held is not None:
+        lower, upper = held.interval(level)
         # with few components, the posterior mean may lie outside the quantiles
         lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
-        scale = error / np.maximum(fit.error(), 1e-300)
         below, above = scale * (fit.estimate - lower), scale * (upper - fit.estimate)
-        shape = mixed.shape, fit.estimate, scale
-    elif isinstance(fit, ConjugateFit):
-        lower, upper = fit.interval(level, error)
-        below, above = fit.estimate - lower, upper - fit.estimate
-        shape = fit.shape(error), fit.estimate, one
-    else:
-        below = above = error * quantile
+        shape = held, fit.estimate, scale
     posterior = measured.posterior(kind, estimate, error, shape)
     lower, upper = np.maximum(estimate - below, posterior.low), np.minimum(estimate + above, posterior.high)
     return _Fitted(posterior, lower, upper, float(np.median(error / np.maximum(np.sqrt(claimed), 1e-300))))

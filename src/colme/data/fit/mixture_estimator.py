@@ -81,11 +81,6 @@ class MixtureFit:
     def error(self) -> Floats:
         return np.sqrt(self._variance)
 
-    @property
-    def shape(self) -> MixtureFit:
-        """The posteriors."""
-        return self
-
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """(lower, upper), between which the true mean lies with this posterior probability."""
         lower, upper = posterior_interval(level, *self._args)
