@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 import math
+from concurrent.futures import ThreadPoolExecutor
 from statistics import NormalDist
-from threading import Thread
 from typing import ClassVar
 
 import numpy as np
@@ -386,30 +386,26 @@ class BackgroundVote:
     the model is the same as if learning had waited. When the next vote is due does not depend on its results."""
 
     def __init__(self, rule: Rule):
-        self._sums = rule.call()
+        sums = rule.call()
         self._rule = rule.with_table(rule.table.as_of_now())
-        self._error: BaseException | None = None
-        self._thread = Thread(target=self._work, name="colme-vote")
-        self._thread.start()
+        thread = ThreadPoolExecutor(1, "colme-vote")
+        self._judged = thread.submit(self._judge, *sums)
+        thread.shutdown(wait=False)
 
-    def _work(self) -> None:
+    def _judge(self, size: float, inverse: float) -> None:
         table = self._rule.table
-        try:
-            if table.snapshots is not None:
-                table.snapshots = table.snapshots.copy()
-            self._rule.judge(*self._sums)
-        except BaseException as error:  # whoever asks for the rule is told
-            self._error = error
+        if table.snapshots is not None:
+            table.snapshots = table.snapshots.copy()
+        self._rule.judge(size, inverse)
 
     @property
     def done(self) -> bool:
-        return not self._thread.is_alive()
+        return self._judged.done()
 
     def rule_for(self, table: AgentTable) -> Rule:
-        """The rule after the vote, of these agents, with snapshots in place. Waits until there is one."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
+        """The rule after the vote, of these agents, with snapshots in place. Waits until there is one, and raises what
+        the vote raised."""
+        self._judged.result()
         rule, kept = self._rule, self._rule.table.snapshots
         if kept is not None and table.snapshots is not None:
             if len(table.snapshots) == len(kept):
