@@ -473,9 +473,9 @@ def _with_intervals(
     if measured.alone is not None:
         if isinstance(fit, ConjugateFit):
             error = fit.error()
-            held = fit.with_errors(error)
-            posterior = measured.posterior(kind, fit.estimate, error, (held, fit.estimate, one))
-            return _Fitted(posterior, *held.interval(level))
+            own_rate = fit.with_errors(error)
+            posterior = measured.posterior(kind, fit.estimate, error, (own_rate, fit.estimate, one))
+            return _Fitted(posterior, *own_rate.interval(level))
         pooled = measured.noise.pooled
         error = fit.error() if pooled > 0.0 else one * (0.0 if pooled == 0.0 else math.inf)
         radius = error * quantile
@@ -533,9 +533,8 @@ def _find_groups(
         return Groups(measured.label, known.astype(np.float64), n_groups), count(n_groups, "known group")
     if options.groups == 1 or measured.alone is not None:
         return None, "groups were not searched for"
-    own = fit.groups if isinstance(fit, PooledFit) and options.method != "auto" else None
-    if own is not None:  # of a requested estimator that forms groups itself
-        found = Groups.parts(own)
+    if isinstance(fit, PooledFit) and fit.groups is not None and options.method != "auto":  # it forms groups itself
+        found = Groups.parts(fit.groups)
     else:
         mixture = MixtureEstimator().fit(_grouping_statistics(measured, estimator))
         found = Groups.of(mixture, options.groups, _steps(measured))
