@@ -343,7 +343,6 @@ class GroupEdges(Edges):
         super().__init__(state.world.hood)
         self._state = state
         self._class = self.hood.seen("class", state.world.class_)
-        self._totals: NDArray[Any] | None = None  # edges between classes, and within, in both directions
         self._shares, self._shares_at = (math.nan, math.nan), -1  # of misjudged edges, at a step
 
     @property
@@ -358,15 +357,11 @@ class GroupEdges(Edges):
 
     def _misjudged(self) -> tuple[float, float]:
         state, graph, team = self._state, self._state.given, self.hood.team
-        if self._totals is None:
-            between = np.repeat(state.world.class_, graph.degrees) != self._class[graph.indices]
-            n_between = np.count_nonzero(between)
-            self._totals = team.total([n_between, len(between) - n_between])
         if self._shares_at != state.world.t:
             group = self.hood.seen("group", state.group)
-            counts = team.total(count_misjudged(graph.indptr, graph.indices, self.hood.own_start, group, self._class))
-            wrong, lost = (counts / np.maximum(self._totals, 1)).tolist()
-            self._shares, self._shares_at = (wrong, lost), state.world.t
+            counts = count_edges(graph.indptr, graph.indices, self.hood.own_start, group, self._class)
+            wrong, between, lost, within = team.total(counts).tolist()
+            self._shares, self._shares_at = (wrong / max(between, 1), lost / max(within, 1)), state.world.t
         return self._shares
 
     @property
@@ -389,12 +384,12 @@ class GroupEdges(Edges):
 
 
 @kernel
-def count_misjudged(indptr, indices, own_start, group, class_):
-    """The edges between classes whose ends are in one group, and those within classes whose ends are in two, of own
-    agents, in both directions.
+def count_edges(indptr, indices, own_start, group, class_):
+    """The edges between classes whose ends are in one group, and all between classes; those within classes whose ends
+    are in two, and all within classes: of own agents, in both directions.
 
     `own_start` is the index of the first own agent; groups and classes are those of all visible ones."""
-    wrong = lost = 0
+    wrong = between = lost = within = 0
     for a in range(u64(indptr.size - 1)):
         own = u64(own_start) + u64(a)
         for j in range(u64(indptr[a]), u64(indptr[u64(a) + u64(1)])):
@@ -402,6 +397,8 @@ def count_misjudged(indptr, indices, own_start, group, class_):
             together = group[own] == group[b]
             if class_[own] != class_[b]:
                 wrong += int(together)
+                between += 1
             else:
                 lost += int(not together)
-    return wrong, lost
+                within += 1
+    return wrong, between, lost, within

@@ -86,7 +86,8 @@ def fit_mixture(histogram, mixture):
     for b in range(count.size):
         total += count[b]
     penalty, spread_penalty = math.log(max(total, 3.0)) + _PENALTY, 0.5 * math.log(max(total, 3.0))
-    fit_one_component(histogram, mixture)
+    mixture.weight[0], mixture.wide[0] = 1.0, True
+    mixture.location[0], _, mixture.spread[0] = moments_of(histogram)
     low, high = range_of(center)
     if total < 3.0 or low == high:
         return 1
@@ -141,13 +142,6 @@ def fit_mixture(histogram, mixture):
 
 
 @kernel
-def fit_one_component(histogram, mixture):
-    """A single wide component, by the moments of the histogram."""
-    mixture.weight[0], mixture.wide[0] = 1.0, True
-    mixture.location[0], _, mixture.spread[0] = moments_of(histogram)
-
-
-@kernel
 def moments_of(histogram):
     """Mean and variance of a histogram, and the part of the variance in excess of the noise (zero if negative)."""
     center, count, noise = histogram.center, histogram.counts, histogram.noise
@@ -181,7 +175,7 @@ def em(histogram, mixture, k, rounds):
             mass = information = pull = square = excess = 0.0
             relative = variance_at(histogram.function, location[i], spread[i])
             for r in range(begin.size - 1):
-                blur = noise[begin[r]] + excess_noise(relative, histogram.sampling[begin[r]])
+                blur = noise_at(histogram, begin[r], relative)
                 precision = 1.0 / (blur + spread[i])
                 for b in range(near[i, r, 0], near[i, r, 1]):
                     part, d = count[b] * p[i, b] / f[b], center[b] - location[i]
@@ -200,17 +194,17 @@ def em(histogram, mixture, k, rounds):
 def _em_of_one(histogram, mixture, rounds):
     """`em` for a single component, to which all bins within eight deviations belong: no densities are needed. It ends
     as soon as nothing changes."""
-    center, count, noise, sampling, function = histogram
+    center, count, noise = histogram.center, histogram.counts, histogram.noise
     location, spread, weight = mixture.location[0], mixture.spread[0], mixture.weight[0]
     total = 0.0
     for b in range(center.size):
         total += count[b]
     for _ in range(rounds):
-        relative = variance_at(function, location, spread)
+        relative = variance_at(histogram.function, location, spread)
         mass = information = pull = square = excess = blur = precision = 0.0
         for b in range(center.size):
             if b == 0 or noise[b] != noise[b - 1]:
-                blur = noise[b] + excess_noise(relative, sampling[b])
+                blur = noise_at(histogram, b, relative)
                 precision = 1.0 / (blur + spread)
             d = center[b] - location
             if d * d * precision <= 64.0:
@@ -245,14 +239,14 @@ def log_likelihood(histogram, mixture, k):
 def _joint_densities(histogram, begin, mixture, k, p, near, f):
     """p[i, b] = weight times density of component i at bin b, for near[i, r, 0] <= b < near[i, r, 1] in run r (it is
     zero elsewhere); f[b] = their sum over components."""
-    center, noise = histogram.center, histogram.noise
+    center = histogram.center
     for b in range(center.size):
         f[b] = TINY
     for i in range(k):
         location, spread = mixture.location[i], mixture.spread[i]
         relative = variance_at(histogram.function, location, spread)
         for r in range(begin.size - 1):
-            variance = noise[begin[r]] + excess_noise(relative, histogram.sampling[begin[r]]) + spread
+            variance = noise_at(histogram, begin[r], relative) + spread
             first, last = _within(center, begin[r], begin[r + 1], location, 8.0 * math.sqrt(variance))
             near[i, r, 0], near[i, r, 1] = first, last
             for b in range(first, last):
@@ -360,7 +354,7 @@ def nonparametric_mixture(histogram, total, low, high):
 
     Expectation and maximization only approach the maximum. How far it is follows from the growth of the weights: as the
     logarithm is concave, no mixture of the atoms is better by more than N ln(largest growth)."""
-    center, count, noise = histogram.center, histogram.counts, histogram.noise
+    center, count = histogram.center, histogram.counts
     location = _atom_locations(center, finest_noise(histogram), low, high)
     n_atoms = location.size
     weight, growth, relative = np.full(n_atoms, 1.0 / n_atoms), np.empty(n_atoms), np.empty((n_atoms, 2))
@@ -369,15 +363,14 @@ def nonparametric_mixture(histogram, total, low, high):
     most = range_of(relative[:, 0])[1], range_of(relative[:, 1])[1]
     near, begin = np.empty((center.size, 2), np.int64), np.zeros(center.size + 1, np.int64)
     for b in range(center.size):
-        reach = 8.0 * math.sqrt(noise[b] + excess_noise(most, histogram.sampling[b]))
+        reach = 8.0 * math.sqrt(noise_at(histogram, b, most))
         near[b, 0], near[b, 1] = _within(location, 0, n_atoms, center[b], reach)
         begin[b + 1] = begin[b] + near[b, 1] - near[b, 0]
     like = np.empty(begin[center.size])  # like[begin[b] + j]: the density of bin b at atom near[b, 0] + j
     for b in range(center.size):
         for j in range(begin[b + 1] - begin[b]):
             g = near[b, 0] + j
-            variance = noise[b] + excess_noise(relative[g], histogram.sampling[b])
-            like[begin[b] + j] = normal_density(center[b] - location[g], variance)
+            like[begin[b] + j] = normal_density(center[b] - location[g], noise_at(histogram, b, relative[g]))
     bound = 0.0
     for _ in range(200):
         for g in range(n_atoms):
@@ -475,12 +468,18 @@ def _sort(k, mixture):
 
 
 @helper
+def noise_at(histogram, b, relative):
+    """The noise of bin b where samples have this relative variance (`variance_at`)."""
+    return histogram.noise[b] + excess_noise(relative, histogram.sampling[b])
+
+
+@helper
 def finest_noise(histogram):
     """The smallest noise of all bins, with the variance of samples at their centers."""
     finest = np.inf
     for b in range(histogram.center.size):
         relative = variance_at(histogram.function, histogram.center[b], 0.0)
-        finest = min(finest, histogram.noise[b] + excess_noise(relative, histogram.sampling[b]))
+        finest = min(finest, noise_at(histogram, b, relative))
     return finest
 
 

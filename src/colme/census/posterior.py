@@ -54,6 +54,8 @@ UNCOUNTED = 0.01
 class. Its mean is then anywhere in four standard deviations of the means that were. (Not where LIMIT applies.)"""
 WARM_ROUNDS = 20
 """Rounds of EM for a histogram whose mixture starts from that of another."""
+_TOGETHER = 1024
+"""Rows of masses that are fitted together."""
 _SMALLEST = 1e-8
 """Bins with less mass are left out."""
 _DEVIANT = 20.0
@@ -136,13 +138,20 @@ class FittedMixtures:
         function    of the mean, which the variance of samples is, one or one per row (`variance_function`)
         warm_start  fit the first row and start the others from it: they are similar"""
         n, n_first = len(masses), min(len(masses), 1) if warm_start else len(masses)
-        # contiguous: other strides would be compiled for, each anew
-        numbers = [np.array(np.broadcast_to(each, n), np.float64) for each in (reached, heard, factor)]
+        numbers = [np.broadcast_to(each, n) for each in (reached, heard, factor)]
         start = Mixture._make([*np.zeros((3, MAX_COMPONENTS)), np.zeros(MAX_COMPONENTS, np.bool_)])
-        given = masses, bins, *numbers, float(n_agents), start
+
+        def fit(first: int, n_started: Any) -> None:
+            for begin in range(first, len(fitted.frame), _TOGETHER):
+                some = slice(begin, begin + _TOGETHER)
+                # contiguous float64: other types and strides would be compiled for, each anew
+                given = [np.array(each[some], np.float64, order="C") for each in (masses, *numbers)]
+                out = MixturePrior._make(column[some] for column in fitted.prior)
+                _fit_rows(given[0], bins, *given[1:], float(n_agents), start, n_started, out, fitted.frame[some])
+
         fitted = cls.none(n_first, n_first)
         fitted.function[:] = np.broadcast_to(function, (n, len(CONSTANT)))[:n_first]
-        _fit_rows(*given, np.int64(0), fitted.prior, fitted.frame)
+        fit(0, np.int64(0))
         if n_first < n:
             k, first = fitted.n_components[0], fitted
             fitted = cls.none(n, n, int(k) or MAX_COMPONENTS)
@@ -150,7 +159,7 @@ class FittedMixtures:
                 column = getattr(fitted, name)
                 column[:1] = getattr(first, name)[(slice(None), *map(slice, column.shape[1:]))]
             fitted.function[:] = function
-            _fit_rows(*given, k, fitted.prior, fitted.frame)
+            fit(1, k)
         fitted.row = np.where(fitted.n_components > 0, np.arange(n), -1)
         return fitted
 
@@ -233,8 +242,7 @@ def _fit_rows(masses, bins, reached, heard, factor, n_agents, start, k_start, ou
     """Fit a mixture to every row of masses for which there is a row of `out` and `frame`, and write it there; see
     `of_rows`.
 
-    start, k_start  the components that all rows but the first start from; if there are none, the first row is fitted,
-                    too, and leaves its own there"""
+    start, k_start  the components that all rows start from; if there are none, the first row leaves its own there"""
     center, squared_width, grid = bins
     n_grids = 0
     for b in range(grid.size):
@@ -242,7 +250,7 @@ def _fit_rows(masses, bins, reached, heard, factor, n_agents, start, k_start, ou
     mass, sampling = np.empty(n_grids), np.empty(n_grids)
     c, n, v, added = np.empty(center.size), np.empty(center.size), np.empty(center.size), np.empty(MAX_COMPONENTS)
     s, wide = np.empty(center.size), np.zeros(MAX_COMPONENTS, np.bool_)
-    for row in range(min(k_start, 1), out.n_components.size):
+    for row in range(out.n_components.size):
         for e in range(n_grids):
             mass[e] = sampling[e] = 0.0
         for b in range(center.size):

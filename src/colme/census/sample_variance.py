@@ -147,18 +147,14 @@ class SamplingNoise:
             some = some[~np.isnan(known[some])]
             ratio = self.square[some] / (self.count[some] - 1.0) / known[some]
             parts.append((some, *bin_ratios(ratio)))
-            binary = some[self._are_binary(some)]
+            mean, n = self.mean[some], self.count[some]  # of samples that are 0 or 1, squares follow from means
+            binary = some[np.abs(self.square[some] - n * mean * (1.0 - mean)) <= ROUNDING * n]
             parts.append((binary, *in_channels(BINARY, np.ones((len(binary), 1)))))
             some = some[self.uneven[some] & (frame[some, 1] > 0.0)]
             now = np.stack([self.mean, self.square, self.count], axis=-1)
             parts.append((some, *bin_products(products(now[some], self.earlier[some], frame[some], known[some]))))
             self.earlier, self.frame = np.where(self.count[:, None] > 0, now, 0.0), frame
         return parts
-
-    def _are_binary(self, agents: Integers) -> Mask:
-        """Agents whose samples are all 0 or 1: then squares follow from means."""
-        mean, n = self.mean[agents], self.count[agents]
-        return np.abs(self.square[agents] - n * mean * (1.0 - mean)) <= ROUNDING * n
 
     def learn(self, codes: Integers, masses: NDArray[Any], agents: Any) -> None:
         """From the averages of what was contributed, each agent from its own row of masses, of so many agents."""

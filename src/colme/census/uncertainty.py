@@ -13,8 +13,8 @@ import numpy as np
 
 from colme._core.jit import helper, kernel
 from colme._core.normal import normal_cdf, normal_density
-from colme.census.mixture import TINY, Mixture
-from colme.census.variance_function import excess_noise, variance_at
+from colme.census.mixture import TINY, Mixture, noise_at
+from colme.census.variance_function import variance_at
 
 _FEW, _SMALL = 5.0, 0.05
 """Components of fewer agents, and of less weight, do not tell how far apart true means are."""
@@ -33,7 +33,7 @@ def added_variance(histogram, mixture, k, everything, true, out):
     if k == 1:
         out[0] = _added_to_one(histogram, mixture.location[0], mixture.spread[0], everything, true)
         return
-    center, count, noise, sampling, function = histogram
+    center, count, function = histogram.center, histogram.counts, histogram.function
     weight, location, spread = mixture.weight, mixture.location, mixture.spread
     wide, variance, slope = np.zeros(k, np.bool_), np.empty(2 * k), np.zeros(k)
     alone = np.zeros(k)  # information about a spread if each bin were known to belong to its component
@@ -48,10 +48,10 @@ def added_variance(histogram, mixture, k, everything, true, out):
     for b in range(center.size):
         f = TINY
         for i in range(k):
-            q = noise[b] + excess_noise(relative[i], sampling[b]) + spread[i]
+            q = noise_at(histogram, b, relative[i]) + spread[i]
             f += weight[i] * normal_density(center[b] - location[i], q)
         for i in range(k):
-            d, q = center[b] - location[i], noise[b] + excess_noise(relative[i], sampling[b]) + spread[i]
+            d, q = center[b] - location[i], noise_at(histogram, b, relative[i]) + spread[i]
             slope[i] += count[b] * weight[i] * normal_density(d, q) / f * 0.5 * (d * d / q - 1.0) / q
             alone[i] += count[b] * weight[i] * normal_density(d, q) / f * 0.5 / (q * q)
     everything, true = _without_outliers(histogram, mixture, k, everything, true)
@@ -76,12 +76,12 @@ def _added_to_one(histogram, location, spread, everything, true):
 
     The error of its spread is that of the expected information. The observed one grows with the scatter of the means
     and would hide a spread that was not fitted."""
-    center, count, noise, sampling, function = histogram
+    center, count, function = histogram.center, histogram.counts, histogram.function
     relative = variance_at(function, location, spread)
     # information about the location, about both, and about the spread: observed, and expected
     first = both = second = alone = slope = 0.0
     for b in range(center.size):
-        d, precision = center[b] - location, 1.0 / (noise[b] + excess_noise(relative, sampling[b]) + spread)
+        d, precision = center[b] - location, 1.0 / (noise_at(histogram, b, relative) + spread)
         if d * d * precision < 64.0:
             pull, growth = d * precision, 0.5 * (d * d * precision - 1.0) * precision
             first += count[b] * pull * pull
@@ -126,7 +126,7 @@ def _without_outliers(histogram, mixture, k, everything, true):
 def parameter_variances(histogram, mixture, k, out):
     """out[:k] = squared standard errors of the locations, out[k:] = those of the spreads of the wide components: the
     diagonal of the inverse of the information about all locations, spreads and weights."""
-    center, count, noise, sampling, function = histogram
+    center, count, function = histogram.center, histogram.counts, histogram.function
     weight, location, spread, wide = mixture
     n_wide, relative = 0, np.empty((k, 2))
     for i in range(k):
@@ -137,12 +137,12 @@ def parameter_variances(histogram, mixture, k, out):
     for b in range(center.size):
         f = TINY
         for i in range(k):
-            q = noise[b] + excess_noise(relative[i], sampling[b]) + spread[i]
+            q = noise_at(histogram, b, relative[i]) + spread[i]
             p[i] = normal_density(center[b] - location[i], q)
             f += weight[i] * p[i]
         j = k
         for i in range(k):
-            d, q = center[b] - location[i], noise[b] + excess_noise(relative[i], sampling[b]) + spread[i]
+            d, q = center[b] - location[i], noise_at(histogram, b, relative[i]) + spread[i]
             slope[i] = weight[i] * p[i] * d / q
             if wide[i]:
                 slope[j] = weight[i] * p[i] * 0.5 * (d * d / q - 1.0) / q

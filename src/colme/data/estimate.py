@@ -22,6 +22,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -82,18 +83,33 @@ _VALIDATED = 100_000
 """Agents used in cross-validation, about, at most: more would not change its outcome."""
 
 
-class EstimateOptions(NamedTuple):
+class EstimateOptions(msgspec.Struct):
     """The options of `estimate`, checked."""
 
-    sigma: float | None
-    method: str
-    groups: int | None
-    log_n: bool
-    half_life: float | None
-    in_seconds: bool
+    sigma: float | None = None
+    method: str = "auto"
+    groups: int | None = None
+    log_n: bool = False
+    """Use the logarithm of the counts as a covariate."""
+    half_life: Any = None
+    """In units of the times; given as such, or with a unit."""
+    level: float = 0.9
+    seed: int = 0
+    in_seconds: bool = False
     """Whether the half-life was given with a unit."""
-    level: float
-    seed: int
+
+    def __post_init__(self) -> None:
+        if self.sigma is not None:
+            self.sigma = positive(self.sigma, "sigma", "sigma=2.0")
+        one_of(self.method, ("auto", *ESTIMATORS), "method", MethodError)
+        if self.groups is not None:
+            self.groups = whole(self.groups, "groups", "groups=3")
+        if isinstance(self.half_life, datetime.timedelta | np.timedelta64):
+            self.half_life, self.in_seconds = as_time(self.half_life), True
+        if self.half_life is not None:
+            self.half_life = positive(self.half_life, "half_life", "half_life=86400")
+        check_probability("level", self.level)
+        self.level, self.seed = float(self.level), whole(self.seed, "seed", "seed=0", low=0)
 
 
 def estimate(
@@ -165,7 +181,7 @@ def estimate(
     See also: Result, CollaborativeMean, MeanEncoder, partial_moments
     """
     names: list[Any] = list(covariates) if isinstance(covariates, list | tuple) else [covariates]
-    options = _checked(sigma, method, groups, LOG_N in names, half_life, level, seed)
+    options = EstimateOptions(sigma, method, groups, LOG_N in names, half_life, level, seed)
     columns = tuple(name for name in names if name != LOG_N)
     summaries = {"mean": mean, "se": se, "n": n, "successes": successes, "trials": trials, "exposure": exposure}
     timed = {"time": time, "weight": weight, "half_life": half_life}
@@ -204,31 +220,14 @@ def _read(
 
 
 def estimate_table(table: Table, *, progress: Progress | None = None, **options: Any) -> Result:
-    """`estimate` for a table that is already read. `log_n`: use the logarithm of the counts as a covariate."""
-    checked = _checked(**options)
+    """`estimate` for a table that is already read; options are those of `EstimateOptions`."""
+    checked = EstimateOptions(**options)
     return _estimate(_moments(table, checked), checked, progress)
 
 
 def estimate_moments(moments: AgentMoments, **options: Any) -> Result:
     """`estimate` for moments that are already at hand, with options as in `estimate_table`."""
-    return _estimate(moments, _checked(**options), None)
-
-
-def _checked(
-    sigma: float | None = None, method: str = "auto", groups: int | None = None, log_n: bool = False,
-    half_life: float | datetime.timedelta | None = None, level: float = 0.9, seed: int = 0,
-) -> EstimateOptions:  # fmt: skip
-    if sigma is not None:
-        sigma = positive(sigma, "sigma", "sigma=2.0")
-    one_of(method, ("auto", *ESTIMATORS), "method", MethodError)
-    if groups is not None:
-        groups = whole(groups, "groups", "groups=3")
-    in_seconds = isinstance(half_life, datetime.timedelta | np.timedelta64)
-    if half_life is not None:
-        half_life = positive(as_time(half_life) if in_seconds else half_life, "half_life", "half_life=86400")
-    check_probability("level", level)
-    seed = whole(seed, "seed", "seed=0", low=0)
-    return EstimateOptions(sigma, method, groups, log_n, half_life, in_seconds, float(level), seed)
+    return _estimate(moments, EstimateOptions(**options), None)
 
 
 def _moments(table: Table, options: EstimateOptions) -> AgentMoments:
@@ -392,7 +391,7 @@ def _with_covariates(measured: _Measured, options: EstimateOptions) -> _Measured
         return measured
     n, every = measured.moments.worth, measured
     if not options.log_n and np.ptp(n) > 0.0 and len(n) >= _COUNTED:
-        every = _Measured(measured.every, options._replace(log_n=True))
+        every = _Measured(measured.every, msgspec.structs.replace(options, log_n=True))
     if not every.covariates:
         return measured
     agents = measured.statistics[measured.noise.kinds[0]]
@@ -474,8 +473,9 @@ def _with_intervals(
     if measured.alone is not None:
         if isinstance(fit, ConjugateFit):
             error = fit.error()
-            posterior = measured.posterior(kind, fit.estimate, error, (fit.shape(error), fit.estimate, one))
-            return _Fitted(posterior, *fit.interval(level, error))
+            own_rate = fit.with_errors(error)
+            posterior = measured.posterior(kind, fit.estimate, error, (own_rate, fit.estimate, one))
+            return _Fitted(posterior, *own_rate.interval(level))
         pooled = measured.noise.pooled
         error = fit.error() if pooled > 0.0 else one * (0.0 if pooled == 0.0 else math.inf)
         radius = error * quantile
@@ -492,20 +492,18 @@ def _with_intervals(
     local = measured.local(kind)
     own = local.claimed(statistics, persistence)[1] * validation.calibrate(local, worth)
     error = np.sqrt(np.minimum(claimed * factors, np.maximum(own, claimed)))
+    held: ConjugateFit | MixtureFit | RateMixtureFit | None = mixed
+    scale = one if mixed is None else error / np.maximum(mixed.error(), 1e-300)
+    if isinstance(fit, ConjugateFit):
+        held = fit.with_errors(error)
+    below = above = error * quantile
     shape: tuple[Shape, Floats, Floats] | None = None
-    if mixed is not None:
-        lower, upper = mixed.interval(level)
+    if held is not None:
+        lower, upper = held.interval(level)
         # with few components, the posterior mean may lie outside the quantiles
         lower, upper = np.minimum(lower, fit.estimate), np.maximum(upper, fit.estimate)
-        scale = error / np.maximum(fit.error(), 1e-300)
         below, above = scale * (fit.estimate - lower), scale * (upper - fit.estimate)
-        shape = mixed.shape, fit.estimate, scale
-    elif isinstance(fit, ConjugateFit):
-        lower, upper = fit.interval(level, error)
-        below, above = fit.estimate - lower, upper - fit.estimate
-        shape = fit.shape(error), fit.estimate, one
-    else:
-        below = above = error * quantile
+        shape = held, fit.estimate, scale
     posterior = measured.posterior(kind, estimate, error, shape)
     lower, upper = np.maximum(estimate - below, posterior.low), np.minimum(estimate + above, posterior.high)
     return _Fitted(posterior, lower, upper, float(np.median(error / np.maximum(np.sqrt(claimed), 1e-300))))
@@ -535,9 +533,8 @@ def _find_groups(
         return Groups(measured.label, known.astype(np.float64), n_groups), count(n_groups, "known group")
     if options.groups == 1 or measured.alone is not None:
         return None, "groups were not searched for"
-    own = fit.groups if isinstance(fit, PooledFit) and options.method != "auto" else None
-    if own is not None:  # of a requested estimator that forms groups itself
-        found = Groups.parts(own)
+    if isinstance(fit, PooledFit) and fit.groups is not None and options.method != "auto":  # it forms groups itself
+        found = Groups.parts(fit.groups)
     else:
         mixture = MixtureEstimator().fit(_grouping_statistics(measured, estimator))
         found = Groups.of(mixture, options.groups, _steps(measured))

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import copy
 import math
+from concurrent.futures import ThreadPoolExecutor
 from statistics import NormalDist
-from threading import Thread
 from typing import ClassVar
 
 import numpy as np
@@ -233,17 +233,22 @@ class ConsensusRule(Rule):
         self.clock = method.clock_rule
         if method.guard:
             self.guard, self.stops[:] = OnlineGuard(method.trusting), 1
+        self._groups: tuple[tuple[object, int, int], Integers] | None = None  # what groups were found of, and those
 
     def raw(self, slots: Slots) -> Floats:
         return self.table.agents[slots, ESTIMATE]
 
     def group(self, slots: Slots) -> tuple[Integers, Floats]:
         """Connected agents form a group; groups are numbered in the order of the agents."""
-        component = self.table.graph().components()
-        found, first = np.unique(component[self.table.present], return_index=True)
-        number = np.empty(len(component), np.int64)
-        number[found[np.argsort(first)]] = np.arange(len(found))
-        return number[component[slots]], np.full(len(slots), np.nan)
+        table = self.table
+        known = table, int(table.counters[EVENTS]), len(table.present)  # edges are as they were while these are
+        if self._groups is None or self._groups[0] != known:
+            component = table.graph().components()
+            found, first = np.unique(component[table.present], return_index=True)
+            number = np.empty(len(component), np.int64)
+            number[found[np.argsort(first)]] = np.arange(len(found))
+            self._groups = known, number[component]
+        return self._groups[1][slots], np.full(len(slots), np.nan)
 
 
 class CensusRule(Rule):
@@ -302,7 +307,7 @@ class CensusRule(Rule):
         unit = math.sqrt(average) if math.isnan(sigma) else sigma
         codes, masses = histogram_of(mean[binned] - self.origin[0], variance[binned], unit)
         counted = max(2, round(n * self.noise.part))
-        # float32, as a simulation has it: the same compiled fit serves both
+        # rounded, as agents of a simulation hear them
         self.mixture = FittedMixtures.of_rows(
             masses[None].astype(np.float32), Bins.of(codes, unit), float(counted), counted
         )
@@ -386,30 +391,26 @@ class BackgroundVote:
     the model is the same as if learning had waited. When the next vote is due does not depend on its results."""
 
     def __init__(self, rule: Rule):
-        self._sums = rule.call()
+        sums = rule.call()
         self._rule = rule.with_table(rule.table.as_of_now())
-        self._error: BaseException | None = None
-        self._thread = Thread(target=self._work, name="colme-vote")
-        self._thread.start()
+        thread = ThreadPoolExecutor(1, "colme-vote")
+        self._judged = thread.submit(self._judge, *sums)
+        thread.shutdown(wait=False)
 
-    def _work(self) -> None:
+    def _judge(self, size: float, inverse: float) -> None:
         table = self._rule.table
-        try:
-            if table.snapshots is not None:
-                table.snapshots = table.snapshots.copy()
-            self._rule.judge(*self._sums)
-        except BaseException as error:  # whoever asks for the rule is told
-            self._error = error
+        if table.snapshots is not None:
+            table.snapshots = table.snapshots.copy()
+        self._rule.judge(size, inverse)
 
     @property
     def done(self) -> bool:
-        return not self._thread.is_alive()
+        return self._judged.done()
 
     def rule_for(self, table: AgentTable) -> Rule:
-        """The rule after the vote, of these agents, with snapshots in place. Waits until there is one."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
+        """The rule after the vote, of these agents, with snapshots in place. Waits until there is one, and raises what
+        the vote raised."""
+        self._judged.result()
         rule, kept = self._rule, self._rule.table.snapshots
         if kept is not None and table.snapshots is not None:
             if len(table.snapshots) == len(kept):

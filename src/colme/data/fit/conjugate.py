@@ -10,15 +10,13 @@ found on a grid of rates by expectation and maximization: the census of a table,
 
 from __future__ import annotations
 
-import functools
-
 import msgspec
 import numpy as np
-from scipy import optimize
+from scipy import optimize, special
 
 from colme.data.fit.estimators import AgentStatistics, Estimator
 from colme.data.fit.laws import LAWS, Law
-from colme.data.fit.posterior import ConjugateShape, PointShape, quantiles
+from colme.data.fit.posterior import quantiles, scaled
 from colme.data.fit.prior import FittedPrior
 from colme.support.arrays import Floats, Integers
 
@@ -30,6 +28,8 @@ _ROUNDS, _ENOUGH = 1000, 1e-3
 """Rounds of expectation and maximization at most, and the growth of a weight at which there are enough."""
 _ROUNDING = 1e-12
 """Points that no agent is at with a larger probability are left out."""
+_BLOCK = 10_000
+"""Rows whose probabilities are in memory at a time."""
 _OTHERS = np.linspace(-4.0, 4.0, 25)
 """Logarithms of weights of the prior, relative to the most likely one, that may be the true one."""
 _TAIL = 18
@@ -58,15 +58,22 @@ class ConjugateFit(msgspec.Struct, frozen=True):
     def error(self) -> Floats:
         return np.sqrt(self._inside + self.extra)
 
-    def shape(self, error: Floats) -> ConjugateShape:
+    def with_errors(self, error: Floats) -> ConjugateFit:
         """Posteriors of the same kind and mean, with these standard errors."""
         share = self._inside / np.square(np.maximum(error, 1e-300))
-        return ConjugateShape(self.law, share * self.y, share * self.n)
+        return msgspec.structs.replace(self, y=share * self.y, n=share * self.n)
 
-    def interval(self, level: float, error: Floats) -> tuple[Floats, Floats]:
-        """(lower, upper), between which the true rate lies with this probability."""
-        law, y, n = self.shape(error)
-        lower, upper = (law.quantile(0.5 + 0.5 * side * level, y, n) for side in (-1, 1))
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
+        """The posterior probability that the true rates of these agents are at most z."""
+        return self.law.cdf(z, self.y[rows], self.n[rows])
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """A true rate of every agent from its posterior."""
+        return self.law.draw(rng, self.y, self.n)
+
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """(lower, upper), between which the true rate lies with this posterior probability."""
+        lower, upper = (self.law.quantile(0.5 + 0.5 * side * level, self.y, self.n) for side in (-1, 1))
         return np.minimum(lower, self.estimate), np.maximum(upper, self.estimate)
 
 
@@ -133,16 +140,19 @@ def prior_weights(law: Law, y: Floats, n: Floats, place: Floats) -> tuple[float,
 
 
 class RateMixtureFit:
-    """Posteriors under a prior of points: `share[a, g]` is the probability that agent a has the rate at point g."""
+    """Posteriors under a prior of points: a few normal distributions, the same for all agents, which each agent has
+    with other probabilities.
+
+    prior  (weights, rates, standard errors of the rates) of the points"""
 
     def __init__(self, law: Law, y: Floats, n: Floats):
         own = law.stabilized(y / n)
-        self._rate = law.at(np.linspace(own.min(), own.max(), _POINTS))
+        rate = law.at(np.linspace(own.min(), own.max(), _POINTS))
         # agents with the same counts have the same posterior
         _, self._first, self._pair, number = np.unique(
             _rounded(y) + 1j * _rounded(n), return_index=True, return_inverse=True, return_counts=True
         )
-        log = law.log_density(y[self._first][:, None], n[self._first][:, None], self._rate)
+        log = law.log_density(y[self._first][:, None], n[self._first][:, None], rate)
         like = np.exp(log - log.max(axis=1, keepdims=True))
         weight = np.full(_POINTS, 1.0 / _POINTS)
         for _ in range(_ROUNDS):
@@ -150,14 +160,16 @@ class RateMixtureFit:
             weight *= growth
             if growth.max() < 1.0 + _ENOUGH:
                 break
-        self._weight = weight
-        self._share = like * weight
-        self._share /= self._share.sum(axis=1, keepdims=True)
-        middle = self._share @ self._rate
+        share = like * weight
+        share /= share.sum(axis=1, keepdims=True)
+        middle = share @ rate
         # the place of a point is known as well as the rate of all agents together that it stands for
-        held = self._share.T @ (number * n[self._first])
-        self._place = law.variance(self._rate) / np.maximum(held, float(np.median(n)))
-        inside = self._share @ (np.square(self._rate) + self._place) - np.square(middle)
+        held = share.T @ (number * n[self._first])
+        place = law.variance(rate) / np.maximum(held, float(np.median(n)))
+        self.prior = weight, rate, np.sqrt(np.maximum(place, 1e-300))
+        some = share.max(axis=0) > _ROUNDING
+        self._points = rate[some], np.sqrt(place[some]), share[:, some] / share[:, some].sum(axis=1, keepdims=True)
+        inside = share @ (np.square(rate) + place) - np.square(middle)
         self._variance = inside[self._pair].clip(min=0.0)
         self.estimate = middle[self._pair]
         noise = law.variance(self.estimate) / n
@@ -167,24 +179,30 @@ class RateMixtureFit:
     def error(self) -> Floats:
         return np.sqrt(self._variance)
 
-    @property
-    def prior(self) -> tuple[Floats, Floats, Floats]:
-        """(weights, rates, standard errors of the rates) of the points."""
-        return self._weight, self._rate, np.sqrt(np.maximum(self._place, 1e-300))
+    def cdf(self, rows: Integers, z: Floats) -> Floats:
+        """The posterior probability that the true rates of these agents are at most z."""
+        (place, deviation, share), found = self._points, np.empty(len(rows))
+        for begin in range(0, len(rows), _BLOCK):
+            some = slice(begin, begin + _BLOCK)
+            below = special.ndtr(scaled(z[some, None] - place, deviation))  # a rate of 0 or 1 is a point
+            found[some] = (share[self._pair[rows[some]]] * below).sum(axis=1)
+        return found
 
-    @functools.cached_property
-    def shape(self) -> PointShape:
-        """The posteriors."""
-        some = self._share.max(axis=0) > _ROUNDING
-        share = self._share[:, some] / self._share[:, some].sum(axis=1, keepdims=True)
-        return PointShape(self._rate[some], np.sqrt(self._place[some]), share, self._pair)
+    def draw(self, rng: np.random.Generator) -> Floats:
+        """A true rate of every agent from its posterior."""
+        place, deviation, share = self._points
+        uniform, normal = rng.random(len(self._pair)), rng.standard_normal(len(self._pair))
+        point = np.zeros(len(self._pair), np.int64)
+        for below in np.cumsum(share, axis=1).T[:-1]:
+            point += uniform >= below[self._pair]
+        return place[point] + deviation[point] * normal
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """(lower, upper), between which the true rate lies with this posterior probability."""
         first = self._first
         middle, width = self.estimate[first], np.sqrt(self._variance[first])
         lower, upper = (
-            quantiles(lambda x: self.shape.cdf(first, x), np.full(len(first), 0.5 + 0.5 * side * level), middle, width)
+            quantiles(lambda x: self.cdf(first, x), np.full(len(first), 0.5 + 0.5 * side * level), middle, width)
             for side in (-1, 1)
         )
         return lower[self._pair], upper[self._pair]

@@ -107,10 +107,9 @@ def _memberships(fit: MixtureFit, of_component: Integers, group: Integers) -> Fl
     """The posterior probability of each agent's group: the sum over its components."""
     inside, total = np.zeros((2, len(fit.mean)))
     total += float(fit.mixture.outlier_density[0]) * math.sqrt(2.0 * math.pi)
-    for i, each in enumerate(of_component):  # at most `colme.census.mixture.MAX_COMPONENTS`
-        variance = fit.noise + fit.mixture.variance[0, i]
-        z = np.square(fit.mean - fit.mixture.location[0, i]) / variance
-        density = fit.mixture.weight[0, i] * np.exp(-0.5 * z) / np.sqrt(variance)
+    for each, share, place, width in zip(of_component, *fit.components, strict=True):  # at most 40
+        variance = fit.noise + width
+        density = share * np.exp(-0.5 * (np.square(fit.mean - place) / variance)) / np.sqrt(variance)
         total += density
         inside += np.where(group == each, density, 0.0)
     return inside / np.maximum(total, 1e-300)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 
 from colme.census.histogram import Bins, histogram_of
-from colme.census.posterior import FittedMixtures, posterior_cdf, posterior_draw, posterior_quantiles, posteriors
+from colme.census.posterior import FittedMixtures, posterior_cdf, posterior_draw, posterior_interval, posteriors
 from colme.confidence import laplace_radius, level_gamma
 from colme.data.fit.estimators import AgentStatistics, Estimator
 from colme.support.arrays import Floats, Integers, Mask
@@ -81,16 +81,9 @@ class MixtureFit:
     def error(self) -> Floats:
         return np.sqrt(self._variance)
 
-    @property
-    def shape(self) -> MixtureFit:
-        """The posteriors."""
-        return self
-
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """(lower, upper), between which the true mean lies with this posterior probability."""
-        lower, upper = np.empty((2, len(self.mean)))
-        for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
-            posterior_quantiles(tail, *self._args, end)
+        lower, upper = posterior_interval(level, *self._args)
         return lower + self.center, upper + self.center
 
     def cdf(self, rows: Integers, z: Floats) -> Floats:

@@ -16,7 +16,6 @@ import msgspec
 import numpy as np
 from scipy import special
 
-from colme.data.fit.laws import Law
 from colme.support.arrays import Floats, Integers
 
 _NORMAL = 1e5
@@ -26,8 +25,6 @@ _STEPS = 200
 _EXACT, _ROUNDING = 1e-9, 1e-15
 """The error of a quantile relative to the width of its distribution, or to the quantile itself where that is more."""
 _EVERY = slice(None)
-_BLOCK = 10_000
-"""Rows whose probabilities are in memory at a time."""
 
 
 class Shape(Protocol):
@@ -58,49 +55,9 @@ class StudentShape(NamedTuple):
         return normal / np.sqrt(rng.chisquare(self.freedom) / self.freedom)
 
 
-class ConjugateShape(NamedTuple):
-    """Beta or gamma: y successes or events in n, the prior's included."""
-
-    law: Law
-    y: Floats
-    n: Floats
-
-    def cdf(self, rows: Integers, z: Floats) -> Floats:
-        return self.law.cdf(z, self.y[rows], self.n[rows])
-
-    def draw(self, rng: np.random.Generator) -> Floats:
-        return self.law.draw(rng, self.y, self.n)
-
-
-def _scaled(away: Floats, scale: Floats) -> Floats:
+def scaled(away: Floats, scale: Floats) -> Floats:
     """Distances from the middle of distributions, in units of their scales: infinite where the scale is zero."""
     return np.divide(away, scale, out=np.where(away >= 0.0, np.inf, -np.inf), where=scale > 0.0)
-
-
-class PointShape(NamedTuple):
-    """A few normal distributions, the same for all rows, which each row has with other probabilities.
-
-    share  (pairs, points): the probabilities; rows of the same pair have the same"""
-
-    place: Floats
-    deviation: Floats
-    share: Floats
-    pair: Integers
-
-    def cdf(self, rows: Integers, z: Floats) -> Floats:
-        found = np.empty(len(rows))
-        for begin in range(0, len(rows), _BLOCK):
-            some = slice(begin, begin + _BLOCK)
-            below = special.ndtr(_scaled(z[some, None] - self.place, self.deviation))  # a rate of 0 or 1 is a point
-            found[some] = (self.share[self.pair[rows[some]]] * below).sum(axis=1)
-        return found
-
-    def draw(self, rng: np.random.Generator) -> Floats:
-        uniform, normal = rng.random(len(self.pair)), rng.standard_normal(len(self.pair))
-        point = np.zeros(len(self.pair), np.int64)
-        for below in np.cumsum(self.share, axis=1).T[:-1]:
-            point += uniform >= below[self.pair]
-        return self.place[point] + self.deviation[point] * normal
 
 
 class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
@@ -135,7 +92,7 @@ class AgentPosteriors(msgspec.Struct, frozen=True, eq=False):
         there = np.flatnonzero(row >= 0)
         row, x, out = row[there], x[there], np.full(len(row), np.nan)
         scale, away = self.scale[row], x - self.estimate[row]
-        found = self.shape.cdf(row, self.center[row] + _scaled(away, scale))
+        found = self.shape.cdf(row, self.center[row] + scaled(away, scale))
         found = np.where(scale > 0.0, found, away >= 0.0)
         out[there] = np.where(x >= self.high, 1.0, np.where(x < self.low, 0.0, found))
         return out

@@ -10,13 +10,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from colme.confidence import check_probability
-from colme.errors import ColmeError, UnknownAgent, nearest, one_of, shorten, whole
+from colme.errors import ColmeError, one_of, shorten
 from colme.support.arrays import Floats, Integers, Mask
 from colme.support.tables import frame_of
 
 if TYPE_CHECKING:
-    from colme.data.fit.posterior import AgentPosteriors
     from colme.data.report.result import Result
 
 
@@ -123,68 +121,6 @@ def with_answers(result: Result, values: Sequence[float] = (), k: int | None = N
     return msgspec.structs.replace(result, answers=result.answers | columns)
 
 
-def posterior_of(result: Result) -> AgentPosteriors:
-    """The posteriors; there are none if the noise of samples is not known."""
-    if not np.isfinite(result.posterior.scale).all():
-        raise ColmeError(f"the noise of a sample is not known, as {alone(result)}: without it there are no "
-                         "probabilities. If you know the standard deviation of a sample, pass it as sigma "
-                         "(--sigma).")  # fmt: skip
-    return result.posterior
-
-
-def position(result: Result, agent: Any) -> int | None:
-    """Where an agent is in the arrays of a result; None if it is not in the table."""
-    several = isinstance(agent, list | tuple)
-    if isinstance(agent, dict | set | np.ndarray) or (several and len(agent) != len(result.parts)):
-        columns = f"a tuple of its {len(result.parts)} labels" if result.parts else "its label"
-        raise ColmeError(f"agent={shorten(agent)}: an agent is named by {columns}. Ask for one agent at a time.")
-    pairs = zip(result.parts, agent, strict=True) if several else ((result.agent, agent),)
-    same = np.logical_and.reduce([_equal(column, label) for column, label in pairs])
-    return int(np.argmax(same)) if same.any() else None
-
-
-def known_position(result: Result, agent: Any) -> int:
-    """Where an agent is; an agent that is not in the table is refused."""
-    place = position(result, agent)
-    if place is None:
-        near = nearest(agent, map(str, result.agent[:10_000].tolist()))
-        remedy = "Check its spelling." if near is None else f"Did you mean {shorten(near)}?"
-        raise UnknownAgent(f"there is no agent {shorten(plain(agent))}: it must be one of the table's. {remedy}")
-    return place
-
-
-def _equal(column: NDArray[Any], label: Any) -> Mask:
-    """Which labels are this one, or read like it."""
-    if column.dtype != object and isinstance(label, int | float | np.number) and not isinstance(label, bool):
-        return column == label
-    text = str(label)
-    return np.fromiter((str(each) == text for each in column.tolist()), bool, len(column))
-
-
-def estimate_of(result: Result, place: int) -> float:
-    """The estimate of an agent, which must have a sample."""
-    found = float(result.estimate[place])
-    if math.isnan(found):
-        raise ColmeError(f"{named(result.agent[place])} has no samples: it must have one. Choose another agent.")
-    return found
-
-
-def group_number(result: Result, group: Any) -> int:
-    """The number of a group, by its name if groups are known."""
-    if result.group_names:
-        names = list(map(str, result.group_names))
-        one_of(str(group), names, "group")
-        return names.index(str(group))
-    n = result.summary.n_groups or 0
-    if n == 0:
-        raise ColmeError(f"group={shorten(group)}, but {result.summary.groups_sentence}: there is no group to predict "
-                         "for. Leave it out.")  # fmt: skip
-    number = whole(group, "group", "group=0", low=0)
-    if number >= n:
-        raise ColmeError(f"group={number}, but there are {n} groups: they are numbered from 0. Try group={n - 1}.")
-    return number
-
-
 def told_covariates(
     covariates: Mapping[str, float] | None, used: tuple[str, ...], given: tuple[str, ...]
 ) -> dict[str, float]:  # fmt: skip
@@ -201,6 +137,14 @@ def told_covariates(
     return told
 
 
+def same_labels(column: NDArray[Any], label: Any) -> Mask:
+    """Which labels are this one, or read like it."""
+    if column.dtype != object and isinstance(label, int | float | np.number) and not isinstance(label, bool):
+        return column == label
+    text = str(label)
+    return np.fromiter((str(each) == text for each in column.tolist()), bool, len(column))
+
+
 def bound(value: Any, name: str, n: int) -> Floats:
     """A number, or one for each agent."""
     try:
@@ -211,18 +155,6 @@ def bound(value: Any, name: str, n: int) -> Floats:
         raise ColmeError(f"{name}={shorten(value)}: it must be a number, or one for each of {n} agents. Try "
                          f"{name}=1.0.")  # fmt: skip
     return np.broadcast_to(found, (n,))
-
-
-def level_of(result: Result, level: float | None) -> float:
-    if level is None:
-        return result.summary.level
-    check_probability("level", level)
-    return float(level)
-
-
-def alone(result: Result) -> str:
-    """Why agents cannot learn from each other."""
-    return result.summary.why.split(". ")[0]
 
 
 def named(agent: Any) -> str:

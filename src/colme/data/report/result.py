@@ -10,12 +10,22 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.confidence import check_probability
 from colme.data.fit import FLAGS, Candidate
 from colme.data.fit.posterior import AgentPosteriors, interval
 from colme.data.read.table import Names
-from colme.data.report import questions
-from colme.data.report.questions import Difference, Prediction, Ranking
-from colme.errors import ColmeError, one_of, whole
+from colme.data.report.questions import (
+    Difference,
+    Prediction,
+    Ranking,
+    bound,
+    named,
+    order_of,
+    plain,
+    same_labels,
+    told_covariates,
+)
+from colme.errors import ColmeError, UnknownAgent, nearest, one_of, shorten, whole
 from colme.support.arrays import Floats, Integers, Mask
 from colme.support.tables import frame_of
 
@@ -183,21 +193,21 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         covariates  of a new agent, by name. What is not told is that of an agent of the table, drawn at random
         level       of the interval; None: that of the result
         """
-        level = questions.level_of(self, level)
-        place = None if agent is None else questions.position(self, agent)
+        level = self._level(level)
+        place = None if agent is None else self._position(agent)
         if place is not None:
             estimate, lower, upper = (float(each[place]) for each in (self.estimate, self.lower, self.upper))
             if level != self.summary.level and math.isfinite(upper - lower):
                 tails = np.array([0.5 - 0.5 * level, 0.5 + 0.5 * level])
-                lower, upper = questions.posterior_of(self).quantile(tails, np.array([place, place])).tolist()
+                lower, upper = self._known_posterior().quantile(tails, np.array([place, place])).tolist()
                 lower, upper = min(lower, estimate), max(upper, estimate)
-            return Prediction(questions.plain(self.agent[place]), estimate, lower, upper, level, False)
+            return Prediction(plain(self.agent[place]), estimate, lower, upper, level, False)
         if self.population is None:
-            raise ColmeError(f"{questions.named(agent)} is not in the table, and {questions.alone(self)}: nothing is "
+            raise ColmeError(f"{named(agent)} is not in the table, and {self._alone}: nothing is "
                              "known about other agents. Ask for an agent of the table.")  # fmt: skip
-        number = None if group is None else questions.group_number(self, group)
-        told = questions.told_covariates(covariates, self.population.names, self.names.covariates)
-        return Prediction(questions.plain(agent), *self.population.predict(level, number, told), level, True)
+        number = None if group is None else self._group_number(group)
+        told = told_covariates(covariates, self.population.names, self.names.covariates)
+        return Prediction(plain(agent), *self.population.predict(level, number, told), level, True)
 
     def rank(
         self, k: int = 1, *, largest: bool = True, level: float | None = None, draws: int | None = None, seed: int = 0
@@ -209,7 +219,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
                  agents (400 for 100 000), so that their ranks take 160 MB
         seed     of the draws: the same seed gives the same ranking
         """
-        level, posterior, k = questions.level_of(self, level), questions.posterior_of(self), whole(k, "k", "k=10")
+        level, posterior, k = self._level(level), self._known_posterior(), whole(k, "k", "k=10")
         there = np.flatnonzero(posterior.row >= 0)
         n = len(there)
         if draws is None:
@@ -218,7 +228,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         ranks, number = np.empty((draws, n), np.int32), np.arange(1, n + 1, dtype=np.int32)
         for each in ranks:
             drawn = posterior.draw(rng)[there]
-            each[questions.order_of(-drawn if largest else drawn, rng)] = number
+            each[order_of(-drawn if largest else drawn, rng)] = number
         expected, top = np.full((2, len(self.agent)), np.nan)
         lower, upper = np.zeros((2, len(self.agent)), np.int64)
         first = math.floor(draws * (0.5 - 0.5 * level))
@@ -239,12 +249,12 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
     def probability_above(self, value: Any) -> Floats:
         """The probability of each agent's true mean being above a value, or above its own of several values."""
-        return 1.0 - questions.posterior_of(self).cdf(questions.bound(value, "value", len(self.agent)))
+        return 1.0 - self._known_posterior().cdf(bound(value, "value", len(self.agent)))
 
     def probability_between(self, low: Any, high: Any) -> Floats:
         """The probability of each agent's true mean being above `low` and at most `high`; either may be infinite."""
-        posterior, n = questions.posterior_of(self), len(self.agent)
-        low, high = questions.bound(low, "low", n), questions.bound(high, "high", n)
+        posterior, n = self._known_posterior(), len(self.agent)
+        low, high = bound(low, "low", n), bound(high, "high", n)
         if not (low <= high).all():
             a = int(np.argmin(low <= high))
             raise ColmeError(f"low={low[a]:g} and high={high[a]:g}: the low end must not be above the high one. "
@@ -254,11 +264,14 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def difference(self, agent: Any, other: Any, *, level: float | None = None) -> Difference:
         """How much larger the mean of one agent is than that of another: estimate, interval, and the probability that
         it is larger. Posteriors of different agents are taken as independent."""
-        level, posterior = questions.level_of(self, level), questions.posterior_of(self)
-        a, b = (questions.known_position(self, each) for each in (agent, other))
+        level, posterior = self._level(level), self._known_posterior()
+        a, b = (self._known_position(each) for each in (agent, other))
         if a == b:
-            raise ColmeError(f"{questions.named(agent)} twice: a difference needs two agents. Choose another one.")
-        estimate = questions.estimate_of(self, a) - questions.estimate_of(self, b)
+            raise ColmeError(f"{named(agent)} twice: a difference needs two agents. Choose another one.")
+        for each in (a, b):
+            if math.isnan(self.estimate[each]):
+                raise ColmeError(f"{named(self.agent[each])} has no samples: it must have one. Choose another agent.")
+        estimate = float(self.estimate[a]) - float(self.estimate[b])
         nodes = posterior.quantile((np.arange(_NODES) + 0.5) / _NODES, np.full(_NODES, b))
 
         def cdf(distance: Floats) -> Floats:
@@ -266,14 +279,67 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
         width = posterior.unit * math.hypot(*(float(posterior.error[posterior.row[each]]) for each in (a, b)))
         lower, upper = interval(level, cdf, estimate, width)
-        one, two = (questions.plain(self.agent[each]) for each in (a, b))
+        one, two = (plain(self.agent[each]) for each in (a, b))
         return Difference(one, two, estimate, lower, upper, level, 1.0 - float(cdf(np.zeros(1))[0]))
 
     def explain(self, agent: Any) -> str:
         """An agent's estimate in a few sentences: what its own samples say, what others say, and their weights."""
         from colme.data.report.sentences import explanation  # which imports this module
 
-        return explanation(self, questions.known_position(self, agent))
+        return explanation(self, self._known_position(agent))
+
+    def _level(self, level: float | None) -> float:
+        if level is None:
+            return self.summary.level
+        check_probability("level", level)
+        return float(level)
+
+    @property
+    def _alone(self) -> str:
+        """Why agents cannot learn from each other."""
+        return self.summary.why.split(". ")[0]
+
+    def _known_posterior(self) -> AgentPosteriors:
+        """The posteriors; there are none if the noise of samples is not known."""
+        if not np.isfinite(self.posterior.scale).all():
+            raise ColmeError(f"the noise of a sample is not known, as {self._alone}: without it there are no "
+                             "probabilities. If you know the standard deviation of a sample, pass it as sigma "
+                             "(--sigma).")  # fmt: skip
+        return self.posterior
+
+    def _position(self, agent: Any) -> int | None:
+        """Where an agent is in the arrays; None if it is not in the table."""
+        several = isinstance(agent, list | tuple)
+        if isinstance(agent, dict | set | np.ndarray) or (several and len(agent) != len(self.parts)):
+            columns = f"a tuple of its {len(self.parts)} labels" if self.parts else "its label"
+            raise ColmeError(f"agent={shorten(agent)}: an agent is named by {columns}. Ask for one agent at a time.")
+        pairs = zip(self.parts, agent, strict=True) if several else ((self.agent, agent),)
+        same = np.logical_and.reduce([same_labels(column, label) for column, label in pairs])
+        return int(np.argmax(same)) if same.any() else None
+
+    def _known_position(self, agent: Any) -> int:
+        """Where an agent is; an agent that is not in the table is refused."""
+        place = self._position(agent)
+        if place is None:
+            near = nearest(agent, map(str, self.agent[:10_000].tolist()))
+            remedy = "Check its spelling." if near is None else f"Did you mean {shorten(near)}?"
+            raise UnknownAgent(f"there is no agent {shorten(plain(agent))}: it must be one of the table's. {remedy}")
+        return place
+
+    def _group_number(self, group: Any) -> int:
+        """The number of a group, by its name if groups are known."""
+        if self.group_names:
+            names = list(map(str, self.group_names))
+            one_of(str(group), names, "group")
+            return names.index(str(group))
+        n = self.summary.n_groups or 0
+        if n == 0:
+            raise ColmeError(f"group={shorten(group)}, but {self.summary.groups_sentence}: there is no group to "
+                             "predict for. Leave it out.")  # fmt: skip
+        number = whole(group, "group", "group=0", low=0)
+        if number >= n:
+            raise ColmeError(f"group={number}, but there are {n} groups: they are numbered from 0. Try group={n - 1}.")
+        return number
 
     def __repr__(self) -> str:
         s = self.summary
