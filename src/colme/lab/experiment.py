@@ -38,7 +38,7 @@ from colme.methods.registry import methods_by_name
 from colme.metrics import METRICS
 from colme.scenario import Scenario
 from colme.sim.graph_files import check_graph_names
-from colme.sim.spec import Setup
+from colme.sim.spec import RunSpec, Setup
 from colme.support.structs import Configuration, read_toml
 
 TIME_RATIO = "time_ratio"
@@ -227,11 +227,7 @@ class Experiment:
         for each in self.planned:
             combination = (each.label, *each.spec.but("seed").values())
             if combination not in reasons:
-                reasons[combination] = ""
-                try:
-                    each.spec.check()
-                except ColmeError as error:
-                    reasons[combination] = f"{each.label}: {error}"
+                reasons[combination] = why_not(each.label, each.spec)
             if reasons[combination]:
                 found[each.name] = reasons[combination]
         return found
@@ -247,6 +243,15 @@ class Experiment:
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.planned)} runs)"
+
+
+def why_not(label: str, spec: RunSpec) -> str:
+    """Why a run cannot be done, or "" if it can."""
+    try:
+        spec.check()
+    except ColmeError as error:
+        return f"{label}: {error}"
+    return ""
 
 
 def _head_of(table: dict[str, Any]) -> Head:

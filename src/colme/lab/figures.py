@@ -129,13 +129,10 @@ def scaling(subject: Subject) -> Drawing:
 def parameter(subject: Subject) -> Drawing:
     """Mean squared error against the first swept number."""
     from colme.lab import plots
-    from colme.lab.rows import lines_of
+    from colme.lab.rows import lines_of, parameters_of
 
     data = subject.data
-    numeric = [
-        str(dim) for dim in data["mse"].dims
-        if dim not in ("method", "seed", "t") and np.issubdtype(data[dim].dtype, np.number)
-    ]  # fmt: skip
+    numeric = [name for name in parameters_of(data["mse"]) if np.issubdtype(data[name].dtype, np.number)]
     if not numeric:
         raise ColmeError("no number is swept: the figure 'parameter' needs one. Try step = [0.05, 0.1] in a method.")
     name = numeric[0]
@@ -265,11 +262,11 @@ def _over_time(subject: Subject, metric: str, caption: str) -> Drawing:
     from colme.lab import plots
     from colme.lab.plots._style import panels
     from colme.lab.plots.lines import shown
-    from colme.lab.rows import NOT_PARAMETERS, describe, lines_of
+    from colme.lab.rows import describe, lines_of, parameters_of
 
     data, table = shown(subject.data, metric), plots.curves(subject.data, metric)
     parts: list[tuple[list[str], Any]] = [([], data)]
-    for name in [str(dim) for dim in data[metric].dims if dim not in NOT_PARAMETERS]:
+    for name in parameters_of(data[metric]):
         if all(len(lines_of(part[metric])) <= MOST_LINES for _, part in parts):
             break
         parts = [
@@ -297,11 +294,10 @@ def _over_time(subject: Subject, metric: str, caption: str) -> Drawing:
 
 def usual_figures(subject: Subject) -> tuple[str, ...]:
     """The figures of an experiment that does not list its figures."""
-    swept = [str(dim) for dim in subject.data["mse"].dims]
     found = ["mse", "density", "graph", "wrong_edges", "error_rate", "time"]
-    if "n_agents" in swept:
+    if "n_agents" in subject.data.dims:
         found.insert(1, "scaling")
-    if "step" in swept:
+    if "step" in subject.data.dims:
         found += ["parameter", "stability", "spectrum"]
     return tuple(found)
 
@@ -355,12 +351,11 @@ def subject_of(source: ExperimentSource, results: str | os.PathLike[str] = "resu
 
 def run_shown(subject: Subject) -> str:
     """The run that a picture shows, in words."""
-    from colme.lab.rows import NOT_PARAMETERS, describe
+    from colme.lab.rows import describe, parameters_of
 
     each = subject.picked
-    swept = [str(dim) for dim in subject.data["mse"].dims if dim not in NOT_PARAMETERS]
     parameters = each.spec.parameters()
-    words = [describe(name, parameters[name]) for name in swept if name in parameters]
+    words = [describe(name, parameters[name]) for name in parameters_of(subject.data["mse"]) if name in parameters]
     return f"Shown: {', '.join([each.label, *words, f'seed {each.spec.seed}'])}."
 
 

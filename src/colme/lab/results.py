@@ -111,7 +111,8 @@ def dataset(experiment: Experiment, store: RunStore) -> Any:
     return xarray.Dataset(
         {name: ((*dims, "t"), values) for name, values in data.items()}
         | {name: (dims, values) for name, values in sizes.items()},
-        coords={"method": labels, "seed": seeds, "t": steps} | {name: _ticks(each) for name, each in axes.items()},
+        coords={"method": labels, "seed": seeds, "t": steps}
+        | {name: each if _are_numbers(each) else list(map(str, each)) for name, each in axes.items()},
         attrs=attributes | ({"tolerance": tolerances.pop()} if len(tolerances) == 1 else {}),
     )
 
@@ -155,11 +156,6 @@ def _place(each: Planned, labels: list[str], axes: dict[str, list[Any]], seeds: 
     parameters = each.spec.parameters()
     where = [axes[name].index(parameters[name]) if name in parameters else slice(None) for name in axes]
     return (labels.index(each.label), *where, seeds.index(each.spec.seed))
-
-
-def _ticks(values: list[Any]) -> list[Any]:
-    """Coordinates that xarray can index: numbers and strings as they are, anything else as text."""
-    return values if _are_numbers(values) else list(map(str, values))
 
 
 def _are_numbers(values: list[Any]) -> bool:

@@ -30,7 +30,8 @@ class WatchSession:
         self._n_frames = n_frames
         self._changed = threading.Condition()
         self._restarting = threading.Lock()
-        self._stopping, self._paused, self._speed = False, False, 1.0
+        self._stopping = False
+        self._state: dict[str, float] = {"paused": False, "speed": 1.0}
         self._n_runs, self._shown_at = 0, 0.0
         self._feed: SimulationFeed | None = run.feed(n_frames)
         self._thread = threading.Thread(target=self._work, name="colme watch", daemon=True)
@@ -58,16 +59,15 @@ class WatchSession:
         if name == "restart":
             self._restart(command.get("values", {}))
         elif name == "speed":
-            self._set(speed=positive(command.get("value"), "speed", "speed=2", RunError, low=SLOWEST, high=FASTEST))
+            self._set("speed", positive(command.get("value"), "speed", "speed=2", RunError, low=SLOWEST, high=FASTEST))
         else:
-            self._set(paused=name == "pause")
+            self._set("paused", name == "pause")
         return {}
 
-    def _set(self, *, paused: bool | None = None, speed: float | None = None) -> None:
+    def _set(self, name: str, value: float) -> None:
         with self._changed:
-            self._paused = self._paused if paused is None else paused
-            self._speed = self._speed if speed is None else speed
-            self.broadcast.publish(pack({"kind": "state"} | self._state()))
+            self._state[name] = value
+            self.broadcast.publish(pack({"kind": "state"} | self._state))
             self._changed.notify_all()
 
     def _restart(self, values: Any) -> None:
@@ -80,13 +80,10 @@ class WatchSession:
     def _show(self, run: WatchedRun, feed: SimulationFeed) -> None:
         with self._changed:
             self.run, self._feed = run, feed
-            self._n_runs, self._paused, self._shown_at = self._n_runs + 1, False, 0.0
-            controls = {"fields": run.form()} | self._state()
+            self._n_runs, self._shown_at, self._state["paused"] = self._n_runs + 1, 0.0, False
+            controls = {"fields": run.form()} | self._state
             self.broadcast.publish(feed.start(run=self._n_runs, controls=controls))
             self._changed.notify_all()
-
-    def _state(self) -> dict[str, Any]:
-        return {"paused": self._paused, "speed": self._speed}
 
     def _work(self) -> None:
         while (feed := self._next_feed()) is not None:
@@ -104,10 +101,10 @@ class WatchSession:
         """What advances next, when it is time for its next frame; None: the session ends."""
         with self._changed:
             while not self._stopping:
-                if self._paused or self._feed is None or self._feed.done:
+                if self._state["paused"] or self._feed is None or self._feed.done:
                     self._changed.wait()
                     continue
-                left = self._shown_at + 1.0 / (FRAMES_PER_SECOND * self._speed) - time.monotonic()
+                left = self._shown_at + 1.0 / (FRAMES_PER_SECOND * self._state["speed"]) - time.monotonic()
                 if left <= 0:
                     return self._feed
                 self._changed.wait(left)
@@ -122,7 +119,7 @@ class WatchSession:
             feed.run.advance(feed.t + 1, target)
         frame = feed.frame()
         with self._changed:
-            self._changed.wait_for(lambda: not self._paused or self._stopping or self._feed is not feed)
+            self._changed.wait_for(lambda: not self._state["paused"] or self._stopping or self._feed is not feed)
             if self._feed is feed and not self._stopping:
                 self.broadcast.publish(frame)
                 self._shown_at = time.monotonic()

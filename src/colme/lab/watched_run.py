@@ -15,9 +15,9 @@ from typing import Any
 import msgspec
 
 from colme.confidence import smallest_gap
-from colme.errors import ColmeError, ExperimentError, one_of, shorten
+from colme.errors import ExperimentError, one_of, shorten
 from colme.graphs import default_degree
-from colme.lab.experiment import Experiment, find
+from colme.lab.experiment import Experiment, find, why_not
 from colme.lab.planning import REFERENCE, Planned, convert_field, tag_of
 from colme.lab.results import axes_of, experiment_of
 from colme.live.page import compressed
@@ -99,7 +99,7 @@ class WatchedRun:
         for name in OF_METHODS:
             values = [getattr(method, name) for method in self.methods if _has(method, name)]
             texts[name] = _text(values[0]) if values else texts[name]
-        if _takes_degree(self.spec):
+        if spec.graph in _WITH_DEGREE:
             texts["degree"] = _text(default_degree(scenario.n_agents) if spec.degree is None else spec.degree)
         gap = _gap(scenario)
         texts["gap"] = _text(gap) if gap is not None else "" if _gap(self.origin) is None else "0"
@@ -122,12 +122,8 @@ class WatchedRun:
         texts = before | {name: _typed(name, text) for name, text in values.items()}
         new = {name for name, text in texts.items() if text != before[name]}
         shown = self._chosen(texts, new)
-        of_scenario: dict[str, Any] = {
-            name: _field(Scenario, texts, name) for name in ("n_agents", "sigma") if name in new
-        }
-        fields: dict[str, Any] = {
-            name: _field(RunSpec, texts, name) for name in ("degree", "steps", "seed") if name in new
-        }
+        of_scenario = {name: _field(Scenario, texts, name) for name in ("n_agents", "sigma") if name in new}
+        fields = {name: _field(RunSpec, texts, name) for name in ("degree", "steps", "seed") if name in new}
         for name, most in MOST_ASKED.items():
             if ((of_scenario | fields).get(name) or 0) > most:
                 raise ExperimentError(f"{name}={texts[name]}: at most {most:,} can be asked for here. Try {most}.")
@@ -135,7 +131,7 @@ class WatchedRun:
             of_scenario["assignment"] = "random"  # sizes become proportions
         if "gap" in new:
             of_scenario |= self._stretched(texts)
-        if "degree" in new and not _takes_degree(self.spec):
+        if "degree" in new and self.spec.graph not in _WITH_DEGREE:
             graph = self.spec.parameters()["graph"]
             raise ExperimentError(f"degree={texts['degree']}: the graph {graph!r} has its own degrees. Leave it empty.")
         if "steps" in new:
@@ -159,7 +155,7 @@ class WatchedRun:
             if not (tag := texts[name]):
                 continue
             one_of(tag, self.known, "method", ExperimentError)
-            was = self.shown[place] if name not in new and place < len(self.shown) else before.get(tag)
+            was = before.get(tag) if name in new else self.shown[place]
             kind = self.known[tag]
             typed = [each for each in OF_METHODS if each in new or (was is None and texts[each])]
             given = {each: _field(kind, texts, each) for each in typed if _has(kind, each)}
@@ -185,41 +181,42 @@ class WatchedRun:
             raise ExperimentError(
                 f"gap={texts['gap']}: there is one class only, so there is no distance. Leave it empty."
             )
-        gap = convert_field(parse_word(texts["gap"] or _text(first)), float, "gap")
+        if texts["gap"] in ("", _text(first)):
+            return {"means": means, "shift_means": later}
+        gap = convert_field(parse_word(texts["gap"]), float, "gap")
         if not 0 <= gap < math.inf:
             raise ExperimentError(f"gap={gap:g}: a distance is at least 0 and finite. Try gap=1.")
-        center, factor = (min(means) + max(means)) / 2, 1.0 if texts["gap"] == _text(first) else gap / first
+        center, factor = (min(means) + max(means)) / 2, gap / first
 
         def stretch(given: Iterable[float]) -> tuple[float, ...]:
-            return tuple(each if factor == 1.0 else center + (each - center) * factor for each in given)
+            return tuple(center + (each - center) * factor for each in given)
 
-        return {"means": stretch(means)} | ({} if later is None else {"shift_means": stretch(later)})
+        return {"means": stretch(means), "shift_means": later and stretch(later)}
 
 
 def watched_run(experiment: Experiment, *, chosen: bool = False) -> WatchedRun:
     """The first runs of the first two methods of an experiment, on the samples of the first: CL-colME, if it is there,
     and methods that collaborate; if the methods were `chosen`, the first two whatever they are."""
-    every = [(each.label, each.spec) for each in experiment.planned]
-    ordered = list(every)
+    runs: dict[str, list[RunSpec]] = {}
+    for each in experiment.planned:
+        runs.setdefault(each.label, []).append(each.spec)
+    labels = list(runs)
     if not chosen:
-        ordered.sort(key=lambda each: each[1].method.label != REFERENCE)
-        ordered = [each for each in ordered if not each[1].method.baseline] or ordered
+        labels.sort(key=lambda label: runs[label][0].method.label != REFERENCE)
+        labels = [label for label in labels if not runs[label][0].method.baseline] or labels
     refusals: list[str] = []
     picked: list[tuple[str, RunSpec]] = []
-    for label in dict.fromkeys(label for label, _ in ordered):
-        mine = [spec for other, spec in ordered if other == label]
+    for label in labels:
+        specs = runs[label]
         if picked:
             first = picked[0][1]
-            alike = [each for each in mine if each.but("method", "seed") == first.but("method", "seed")]
-            mine = [msgspec.structs.replace(first, method=each.method) for each in alike or mine]
-        for spec in mine:
-            try:
-                spec.check()
-            except ColmeError as error:
-                refusals.append(f"{label}: {error}")
-            else:
+            alike = [spec for spec in specs if spec.but("method", "seed") == first.but("method", "seed")]
+            specs = [msgspec.structs.replace(first, method=spec.method) for spec in alike or specs]
+        for spec in specs:
+            if not (reason := why_not(label, spec)):
                 picked.append((label, spec))
                 break
+            refusals.append(reason)
         else:
             if chosen:  # nobody asked for less
                 raise ExperimentError(refusals[-1])
@@ -228,14 +225,12 @@ def watched_run(experiment: Experiment, *, chosen: bool = False) -> WatchedRun:
     if not picked:
         raise ExperimentError(refusals[0])
     known = {tag: method for tag, (method, _) in methods_by_name(experiment.modules, ExperimentError).items()}
-    first_of: dict[str, Labeled] = {}
-    for label, spec in [*picked, *every]:
-        first_of.setdefault(tag_of(spec.method), (label, spec.method))
-    return WatchedRun(
-        shown=tuple((label, spec.method) for label, spec in picked), spec=picked[0][1],
-        title=experiment.head.title, known=known, first=first_of, origin=picked[0][1].source,
-        about=_about(picked, experiment.planned),
-    )  # fmt: skip
+    shown = tuple((label, spec.method) for label, spec in picked)
+    every = [*shown, *((each.label, each.spec.method) for each in experiment.planned)]
+    first_of = {tag_of(method): (label, method) for label, method in reversed(every)}
+    spec = picked[0][1]
+    about = _about(picked, experiment.planned)
+    return WatchedRun(shown, spec, experiment.head.title, known, first_of, origin=spec.source, about=about)
 
 
 def experiment_to_watch(source: Path | str, methods: tuple[str, ...], changes: dict[str, Any]) -> Experiment:
@@ -269,15 +264,10 @@ def _about(picked: list[tuple[str, RunSpec]], planned: Sequence[Planned]) -> str
     return f"Of {len(planned):,} runs you see the first of {' and of '.join(words)}, with seed {seed}."
 
 
-def _takes_degree(spec: RunSpec) -> bool:
-    return spec.graph in _WITH_DEGREE
-
-
 def _check_room(spec: RunSpec) -> None:
-    n, degree = spec.source.n_agents, spec.degree
-    if spec.graph == "complete":
-        degree = n - 1
-    if n * (degree or 0) > MOST_NEIGHBORS_ASKED:
+    n = spec.source.n_agents
+    degree = n - 1 if spec.graph == "complete" else spec.degree or 0
+    if n * degree > MOST_NEIGHBORS_ASKED:
         raise ExperimentError(
             f"n_agents={n} with degree={degree}: at most {MOST_NEIGHBORS_ASKED:,} neighbors in all can be asked for "
             "here. Ask for fewer agents or a smaller degree."

@@ -17,12 +17,12 @@ from colme.errors import ColmeError, one_of, shorten
 from colme.lab.planning import BENCHMARKS
 from colme.lab.plots._style import GREY, Look, canvas, legend, looks, step_axis, title_of, vertical_marks, wrap
 from colme.lab.rows import (
-    NOT_PARAMETERS,
     Line,
     check,
     is_broadcast,
     lines_of,
     number,
+    parameters_of,
     quartiles,
     reference_of,
     time_table,
@@ -239,7 +239,7 @@ def parameter_table(
 
     Columns line, method, t, value (of the parameter; missing for a method that does not have it), low, median, high."""
     array = check(data, metric, "t")
-    one_of(parameter, [str(dim) for dim in array.dims if dim not in NOT_PARAMETERS], "parameter")
+    one_of(parameter, parameters_of(array), "parameter")
     steps = array["t"].values
     asked = [int(steps[-1])] if at is None else list(at)
     if not asked or min(asked) < steps[0]:

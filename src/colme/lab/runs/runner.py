@@ -49,11 +49,14 @@ class RunPlan:
     """Name -> reason, for combinations of a sweep that cannot run (see `Experiment.check`). Known after `check`."""
     force: bool = False
 
-    def check(self) -> None:
-        """Take out of `missing` what cannot run. A method that cannot run at all is an error."""
+    def check(self) -> list[str]:
+        """Take out of `missing` what cannot run; returns a sentence for every reason. A method that cannot run at all
+        is an error."""
         if self.missing:
             self.refused = self.experiment.check()
             self.missing = [each for each in self.missing if each.name not in self.refused]
+        counts = Counter(self.refused.values())
+        return [f"{runs} of {self.n_runs} runs are skipped: {reason}" for reason, runs in counts.items()]
 
     @property
     def n_runs(self) -> int:
@@ -110,8 +113,7 @@ def run(
     See also: load, summary, report, Experiment
     """
     plan = make_plan(source, results=results, force=force)
-    plan.check()
-    for sentence in refusals(plan):
+    for sentence in plan.check():
         warnings.warn(sentence, RuntimeWarning, stacklevel=2)
     carry_out(plan, jobs=jobs, backend=backend, scheduler=scheduler, checkpoint_every=checkpoint_every,
               progress=progress)  # fmt: skip
@@ -215,8 +217,13 @@ def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None)
 def _hand_to_processes(tasks: list[Task], jobs: int) -> list[RunOutcome]:
     """To processes on this machine. If one dies, its run fails, and no other."""
     done: list[RunOutcome] = []
-    while not _survive(_left(tasks, done), jobs, done):
-        begun = [task for task in _left(tasks, done) if (Path(task.folder) / "work" / task.name).exists()]
+
+    def left() -> list[Task]:
+        names = {each.name for each in done}
+        return [task for task in tasks if task.name not in names]
+
+    while not _survive(left(), jobs, done):
+        begun = [task for task in left() if (Path(task.folder) / "work" / task.name).exists()]
         if not begun:
             raise RunError("a worker process died before its first run. Run again without workers (-j 1).")
         for task in begun:  # one at a time, to see which it was
@@ -224,11 +231,6 @@ def _hand_to_processes(tasks: list[Task], jobs: int) -> list[RunOutcome]:
                 reason = "its process died, perhaps of too little memory. Run fewer at once (-j 1) or fewer agents."
                 done.append(RunOutcome(task.name, "failed", reason))
     return done
-
-
-def _left(tasks: list[Task], done: list[RunOutcome]) -> list[Task]:
-    names = {each.name for each in done}
-    return [task for task in tasks if task.name not in names]
 
 
 def _survive(tasks: list[Task], jobs: int, done: list[RunOutcome]) -> bool:
@@ -319,12 +321,6 @@ def with_kept_files(experiment: Experiment) -> dict[str, Any]:
 
     lists = {key: [changed(each) for each in table[key]] for key in ("methods", "cases") if key in table}
     return changed(table) | lists
-
-
-def refusals(plan: RunPlan) -> list[str]:
-    """A sentence for every reason why combinations of a sweep cannot run."""
-    counts = Counter(plan.refused.values())
-    return [f"{runs} of {plan.n_runs} runs are skipped: {reason}" for reason, runs in counts.items()]
 
 
 @contextlib.contextmanager
