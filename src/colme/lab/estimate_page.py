@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from colme.data.report.result import Result, Summary
+from colme.data.report.result import Result
 from colme.data.report.sentences import (
     any_changed,
     as_sentence,
@@ -48,34 +48,30 @@ def write_estimate_page(
 
 def estimate_page(result: Result, *, title: str = "", command: str = "") -> str:
     """The page as HTML."""
-    from colme.lab import plots
-    from colme.lab.plots.estimates import estimates_caption
+    from colme.lab.plots.estimates import estimates_caption, plot_estimates
+    from colme.lab.plots.output import figure_html, page_of
 
     names = result.names
     agent = " and ".join(map(str, names.agent)) if isinstance(names.agent, tuple) else names.agent
     title = title or safe_name(f"{names.value} by {agent}", 200)
     caption = estimates_caption(result)
-    picture = plots.as_image(plots.plot_estimates(result), caption)
+    notes = [f"<li>{escape(as_sentence(each))}</li>" for each in result.summary.notes]
     parts = [
         f"<h1>{escape(str(title))}</h1>",
         f'<p class="headline">{escape(headline(result))}</p>',
-        f'<figure id="estimates">\n{picture}\n<figcaption><b>Figure 1.</b> {escape(caption)}</figcaption>\n</figure>',
+        figure_html(plot_estimates(result), "estimates", 1, caption, caption),
         "<h2>Findings</h2>",
-        _definitions(sentences(result)),
+        '<dl class="found">',
+        *(f"<dt>{escape(topic)}</dt><dd>{escape(words)}</dd>" for topic, words in sentences(result).items()),
+        "</dl>",
         *_candidates(result),
-        *_notes(result),
+        *(["<h2>Notes on the table</h2>", "<ul>", *notes, "</ul>"] if notes else []),
         "<h2>Agents</h2>",
         *_agents(result),
         *(["<h2>Do it again</h2>", f"<pre>{escape(command)}</pre>"] if command else []),
         f"<footer>Made with colme {escape(versions()['colme'])}.</footer>",
     ]
-    page = string.Template(resources.files("colme.lab").joinpath("report.html").read_text(encoding="utf-8"))
-    return page.substitute(title=escape(str(title)), body="\n".join(parts))
-
-
-def _definitions(found: dict[str, str]) -> str:
-    rows = [f"<dt>{escape(topic)}</dt><dd>{escape(words)}</dd>" for topic, words in found.items()]
-    return '<dl class="found">\n' + "\n".join(rows) + "\n</dl>"
+    return page_of(str(title), parts)
 
 
 def _candidates(result: Result) -> list[str]:
@@ -83,9 +79,10 @@ def _candidates(result: Result) -> list[str]:
     if not summary.candidates:
         return []
     ranked = sorted(summary.candidates, key=lambda each: each.ratio)
+    chosen = (summary.method, f"{summary.method} ({summary.variance} variance)")  # local has no kind of variance
     rows = [
         f"<tr><td>{escape(each.name)}</td>{_cell(each.ratio, ',.3f')}{_cell(each.se, ',.3f')}"
-        f"<td>{_chosen(each.name, summary)}</td></tr>"
+        f"<td>{'chosen' if each.name in chosen else ''}</td></tr>"
         for each in ranked
     ]
     head = '<th>method</th><th class="number">relative error</th><th class="number">standard error</th><th></th>'
@@ -96,16 +93,6 @@ def _candidates(result: Result) -> list[str]:
         "better than they.</p>",
         f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody>\n{body}\n</tbody></table></div>',
     ]
-
-
-def _chosen(name: str, summary: Summary) -> str:
-    """The name of a candidate includes the kind of variance, except for local."""
-    return "chosen" if name in (summary.method, f"{summary.method} ({summary.variance} variance)") else ""
-
-
-def _notes(result: Result) -> list[str]:
-    notes = [f"<li>{escape(as_sentence(each))}</li>" for each in result.summary.notes]
-    return ["<h2>Notes on the table</h2>", "<ul>", *notes, "</ul>"] if notes else []
 
 
 def _agents(result: Result) -> list[str]:

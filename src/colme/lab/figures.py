@@ -60,9 +60,11 @@ def mse(subject: Subject) -> Drawing:
 @figure
 def error_rate(subject: Subject) -> Drawing:
     """Share of agents whose error exceeds the tolerance."""
-    by = f"{subject.data.attrs['tolerance']:g}" if "tolerance" in subject.data.attrs else "the tolerance"
+    from colme.lab.plots.lines import tolerance_of
+
     zero = "; the shaded strip at the bottom leads to zero" if bool((subject.data["error_rate"] == 0).any()) else ""
-    return _over_time(subject, "error_rate", f"Share of agents whose error exceeds {by}: {BANDS}{zero}.")
+    caption = f"Share of agents whose error exceeds {tolerance_of(subject.data)}: {BANDS}{zero}."
+    return _over_time(subject, "error_rate", caption)
 
 
 @figure
@@ -136,7 +138,10 @@ def parameter(subject: Subject) -> Drawing:
     if not numeric:
         raise ColmeError("no number is swept: the figure 'parameter' needs one. Try step = [0.05, 0.1] in a method.")
     name = numeric[0]
-    marks = step_marks(subject) if name == "step" else None
+    marks = {}
+    if name == "step":
+        found = spectrum_of(initial_graph(subject)[0])
+        marks = {"fastest": found.fastest_step, "limit of stability": 2.0 / found.largest}
     recorded = data["t"].values[data["mse"].notnull().any([dim for dim in data["mse"].dims if dim != "t"]).values]
     parts = (8, 4, 2, 1) if len(lines_of(data["mse"], keep=name)) == 1 else (1,)  # many methods: only how they end
     at = sorted({int(recorded[np.abs(recorded - recorded[-1] / part).argmin()]) for part in parts})
@@ -206,7 +211,7 @@ def census(subject: Subject) -> Drawing:
     if not specs:
         raise ColmeError("no method is a census: the figure 'census' needs one. Add method = 'census'.")
     spec = msgspec.structs.replace(specs[0], steps=min(150, specs[0].n_steps), record="log")
-    found = plots.explain_census(spec.method, spec.source, **spec.but("method", "source"))
+    found = plots.explain_census(spec)
     with panels(2, 2, (9.6, 6.6)) as axes:
         for ax, part in zip(axes, plots.PARTS, strict=True):
             plots.plot_census(found, part, ax)
@@ -367,10 +372,3 @@ def initial_graph(subject: Subject) -> tuple[Any, str]:
     made = spec.first_graph()
     kind = f"the graph {Path(spec.graph_file).name}" if spec.graph_file else f"a {spec.graph} graph"
     return made, f"{kind} of {made.n_agents:,} agents and {made.n_edges:,} edges"
-
-
-def step_marks(subject: Subject) -> dict[str, float]:
-    """name -> step b: the fastest step and the limit of stability on the initial graph."""
-    made, _ = initial_graph(subject)
-    found = spectrum_of(made)
-    return {"fastest": found.fastest_step, "limit of stability": 2.0 / found.largest}

@@ -79,7 +79,11 @@ def load(source: ExperimentSource, *, results: str | os.PathLike[str] = "results
 
 def dataset(experiment: Experiment, store: RunStore) -> Any:
     """What `load` returns."""
-    xarray, planned = _xarray(), experiment.planned
+    try:
+        import xarray
+    except ImportError:
+        raise missing_extra("xarray", "lab", "results as a dataset") from None
+    planned = experiment.planned
     heads = {each.name: store.read_json(each.name) for each in planned}
     found = [(each, head) for each in planned if (head := heads[each.name]) is not None]
     if not found:
@@ -251,11 +255,3 @@ def to_parquet(data: Any, path: str | os.PathLike[str]) -> None:
 
 def _columns(data: Any) -> dict[str, Any]:
     return {name: values.to_numpy() for name, values in to_frame(data).items()}
-
-
-def _xarray() -> Any:
-    try:
-        import xarray
-    except ImportError:
-        raise missing_extra("xarray", "lab", "results as a dataset") from None
-    return xarray

@@ -127,8 +127,10 @@ def expected_rows(data: xarray.Dataset, expected: tuple[Expected, ...]) -> list[
     for each in expected:
         measured, low, high = _measure(data, each)
         name = ", ".join([each.method, *(describe(*pair) for pair in each.where.items())])
-        kept = holds(each, measured)
-        promise = {} if kept is None else {"promise": f"{each.bound}: " + ("holds" if kept else "missed")}
+        promise = {}
+        if each.bound and not np.isnan(measured):
+            kept = measured <= each.value if each.bound == "at most" else measured >= each.value
+            promise = {"promise": f"{each.bound}: {'holds' if kept else 'missed'}"}
         rows.append({
             "method": name, "quantity": _quantity(each),
             "statistic": None if each.metric in OVER_ALL_STEPS else each.statistic,
@@ -137,13 +139,6 @@ def expected_rows(data: xarray.Dataset, expected: tuple[Expected, ...]) -> list[
             **promise, "source": each.source,
         })  # fmt: skip
     return rows
-
-
-def holds(each: Expected, measured: float) -> bool | None:
-    """Whether a promise holds; None: it is none, or nothing was measured."""
-    if not each.bound or np.isnan(measured):
-        return None
-    return bool(measured <= each.value if each.bound == "at most" else measured >= each.value)
 
 
 def with_statistic(row: Row) -> Row:

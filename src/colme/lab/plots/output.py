@@ -7,6 +7,9 @@ import html
 import io
 import os
 import re
+import string
+from collections.abc import Iterable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +87,18 @@ def as_image(ax_or_figure: Axes | FigureBase, label: str) -> str:
     """The <img> element for a page, with a label for screen readers."""
     content = base64.b64encode(_picture(figure_of(ax_or_figure), ".svg", label)).decode()
     return f'<img alt="{html.escape(label)}" src="data:image/svg+xml;base64,{content}">'
+
+
+def figure_html(figure: Axes | FigureBase, name: str, number: int, caption: str, label: str, more: str = "") -> str:
+    """The <figure> element of a page; `more` is HTML after the caption."""
+    words = f"<figcaption><b>Figure {number}.</b> {html.escape(caption)}{more}</figcaption>"
+    return f'<figure id="{name}">\n{as_image(figure, label)}\n{words}\n</figure>'
+
+
+def page_of(title: str, parts: Iterable[str]) -> str:
+    """The page of a report, of the HTML of its parts."""
+    template = string.Template(resources.files("colme.lab").joinpath("report.html").read_text(encoding="utf-8"))
+    return template.substitute(title=html.escape(title), body="\n".join(parts))
 
 
 def figure_of(thing: Any) -> Figure:

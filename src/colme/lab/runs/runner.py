@@ -123,11 +123,11 @@ def run(
 def make_plan(source: ExperimentSource, *, results: str | os.PathLike[str] = "results", force: bool = False) -> RunPlan:
     """The runs that are missing; nothing is run or written."""
     plan = RunPlan(*opened(source, results), force=force)
-    for each in {each.name: each for each in plan.experiment.planned}.values():
-        if force or not plan.store.is_complete(each.name):
+    for name, each in {each.name: each for each in plan.experiment.planned}.items():
+        if force or not plan.store.is_complete(name):
             plan.missing.append(each)
-            if (plan.store.runs / each.name).exists() and not force:
-                plan.torn.append(each.name)
+            if (plan.store.runs / name).exists() and not force:
+                plan.torn.append(name)
     return plan
 
 
@@ -194,7 +194,7 @@ def carry_out(
     if interrupted.is_set():
         raise Stopped
     store.tidy()
-    if failed := [each for each in outcomes if each.state == "failed"]:
+    if failed := [each for each in outcomes if each.reason]:
         label = next(each.label for each in plan.missing if each.name == failed[0].name)
         others = f" ({len(failed)} of {len(outcomes)} runs failed; the others are kept.)" if len(outcomes) > 1 else ""
         raise RunError(f"{label}: {failed[0].reason}{others}")
@@ -207,8 +207,7 @@ def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None)
         raise missing_extra("joblib", "lab", "running in parallel") from None
     if backend == "loky":
         return _hand_to_processes(tasks, jobs)
-    options = _dask_options(scheduler) if backend == "dask" else {}
-    with joblib.parallel_config(backend=backend, **options):
+    with joblib.parallel_config(backend=backend, **(_dask_options(scheduler) if backend == "dask" else {})):
         workers = joblib.Parallel(n_jobs=jobs if backend == "threading" else -1, batch_size=1)
         done: list[RunOutcome] = workers(joblib.delayed(perform)(task) for task in tasks)
     return done
@@ -229,7 +228,7 @@ def _hand_to_processes(tasks: list[Task], jobs: int) -> list[RunOutcome]:
         for task in begun:  # one at a time, to see which it was
             if not _survive([task], 2, done):
                 reason = "its process died, perhaps of too little memory. Run fewer at once (-j 1) or fewer agents."
-                done.append(RunOutcome(task.name, "failed", reason))
+                done.append(RunOutcome(task.name, reason))
     return done
 
 

@@ -156,10 +156,8 @@ class RunStore:
 
     def load_experiment(self) -> dict[str, Any]:
         path = self.folder / "experiment.toml"
-        try:
-            path.stat()
-        except FileNotFoundError:
-            raise RunError(f"{self.folder} holds no experiment. Run one first: colme run FILE.toml.") from None
+        if not path.exists():
+            raise RunError(f"{self.folder} holds no experiment. Run one first: colme run FILE.toml.")
         return read_toml(path, RunError, "Run the experiment again; its runs are kept.")
 
 
