@@ -33,6 +33,8 @@ from colme.support.tables import safe_name
 MOST = 2000
 """Agents in the table, at most."""
 COLUMNS = ("agent", "samples", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
+WORDS = ("agent", "group", "flags")
+"""The columns that hold no numbers."""
 ANSWERS = {"rank": ",.1f", "rank_lower": ",.0f", "rank_upper": ",.0f"}
 """The formats of answers that are no probabilities."""
 
@@ -105,7 +107,10 @@ def _agents(result: Result) -> list[str]:
             f"then {rest}. To get all of them, write a file: colme estimate ... -o agents.csv</p>"
         )
     form, flags = number_format(result), result.flag_names()
-    head = "".join(f'<th{_number(name)} scope="col">{name}</th>' for name in (*COLUMNS, *map(escape, result.answers)))
+    head = "".join(
+        f'<th scope="col">{name}</th>' if name in WORDS else f'<th class="number" scope="col">{name}</th>'
+        for name in (*COLUMNS, *map(escape, result.answers))
+    )
     rows = [_row(result, int(a), str(flags[a]), form) for a in shown]
     body = "\n".join(rows)
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody id="rows">\n{body}\n</tbody></table></div>'
@@ -149,7 +154,3 @@ def _cell(value: float, form: str) -> str:
     known = math.isfinite(value)
     text = f"{value:{form}}" if known else "-"
     return f'<td class="number" data-v="{value if known else ""}">{text}</td>'
-
-
-def _number(name: str) -> str:
-    return "" if name in ("agent", "group", "flags") else ' class="number"'

@@ -340,12 +340,8 @@ class Subject(NamedTuple):
     @property
     def picked(self) -> Planned:
         """The run that pictures show: the first of CL-colME, else of a method that collaborates, else of any."""
-
-        def rank(each: Planned) -> tuple[bool, bool]:
-            method = each.spec.method
-            return method.label != REFERENCE, method.baseline
-
-        return min(self.experiment.planned, key=rank)
+        planned = self.experiment.planned
+        return min(planned, key=lambda each: (each.spec.method.label != REFERENCE, each.spec.method.baseline))
 
 
 def subject_of(source: ExperimentSource, results: str | os.PathLike[str] = "results") -> Subject:

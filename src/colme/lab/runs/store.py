@@ -156,8 +156,10 @@ class RunStore:
 
     def load_experiment(self) -> dict[str, Any]:
         path = self.folder / "experiment.toml"
-        if not path.exists():
-            raise RunError(f"{self.folder} holds no experiment. Run one first: colme run FILE.toml.")
+        try:
+            path.stat()
+        except FileNotFoundError:
+            raise RunError(f"{self.folder} holds no experiment. Run one first: colme run FILE.toml.") from None
         return read_toml(path, RunError, "Run the experiment again; its runs are kept.")
 
 
