@@ -13,13 +13,14 @@ from colme.errors import ColmeError
 from colme.lab import plots
 from colme.lab.experiment import Experiment
 from colme.lab.plots.census import PARTS, ExplainedCensus
+from colme.sim.spec import RunSpec
 
 SCENARIO = colme.Scenario(n_agents=600, means=(0.0, 3.0), sigma=2.0)
 
 
 @pytest.fixture(scope="module")
 def found() -> ExplainedCensus:
-    return plots.explain_census(colme.Census(), SCENARIO, degree=8, steps=60)
+    return plots.explain_census(RunSpec(method=colme.Census(), source=SCENARIO, degree=8, steps=60))
 
 
 def test_a_histogram_starts_with_one_agent_and_ends_with_all(found: ExplainedCensus) -> None:
@@ -55,7 +56,7 @@ def test_every_panel_has_a_title_axes_and_a_legend(found: ExplainedCensus, part:
 
 def test_too_few_steps_for_a_census_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ColmeError, match="no census ends within 1 steps"):
-        plots.explain_census(colme.Census(), SCENARIO, degree=8, steps=1)
+        plots.explain_census(RunSpec(method=colme.Census(), source=SCENARIO, degree=8, steps=1))
 
 
 def test_the_figure_of_an_experiment(tmp_path: Path) -> None:

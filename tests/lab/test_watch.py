@@ -12,8 +12,7 @@ import pytest
 from colme import simulate
 from colme.errors import ColmeError
 from colme.lab.quick import flags_experiment
-from colme.lab.watch import WatchSession
-from colme.lab.watched_run import WatchedRun, experiment_to_watch, watched_run
+from colme.lab.watch import WatchedRun, WatchSession, experiment_to_watch, watched_run
 from colme.live.broadcast import Broadcast
 from colme.live.simulation import frame_steps
 from tests.support.live_viewer import Told, messages_in, wait_until

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from colme.lab.quick import flags_experiment
-from colme.lab.watch import WatchSession
-from colme.lab.watched_run import watched_run
+from colme.lab.watch import WatchSession, watched_run
 from colme.live.broadcast import Broadcast
 from colme.live.server import LiveServer
 from tests.support.browser import chromium, complaints, requests_of, until

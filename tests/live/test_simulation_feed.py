@@ -11,8 +11,8 @@ from msgspec.structs import fields
 import colme
 from colme.cli.fields import parse_flag
 from colme.lab.quick import flags_experiment
-from colme.lab.watched_run import feed_of as feed_of_planned
-from colme.lab.watched_run import watched_run
+from colme.lab.watch import feed_of as feed_of_planned
+from colme.lab.watch import watched_run
 from colme.live import simulation
 from colme.live.growing import MOST_GROUPS, OTHERS, GroupNumbers
 from colme.live.simulation import SimulationFeed, frame_steps
@@ -134,12 +134,12 @@ def test_small_groups_have_no_color() -> None:
 
 
 def test_a_page_holds_as_many_frames_as_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from colme.lab import watched_run
+    from colme.lab import watch
     from colme.live.page import compressed
 
-    monkeypatch.setattr(watched_run, "MOST_RECORDED", 8000)
+    monkeypatch.setattr(watch, "MOST_RECORDED", 8000)
     feed = feed_of([colme.CLColME()], SCENARIO, 200, 60, degree=4)
-    kept = watched_run.fitting_messages(feed)
+    kept = watch.fitting_messages(feed)
     heads = [unpack(each)[0] for each in kept]
     steps = [head["t"] for head in heads[1:-1]]
     assert len(compressed(kept)) <= 8000 and 2 < len(steps) < 60

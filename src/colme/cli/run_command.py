@@ -23,7 +23,7 @@ from colme.cli.parameters import (
 )
 from colme.lab.experiment import Experiment
 from colme.lab.results import dataset, experiment_of, is_results
-from colme.lab.runs.runner import BACKENDS, RunPlan, Stopped, carry_out, make_plan, plan_rows, refusals
+from colme.lab.runs.runner import BACKENDS, RunPlan, Stopped, carry_out, make_plan, plan_rows
 from colme.lab.runs.store import RunStore
 from colme.lab.runs.worker import launch, ranks_team, slow_methods
 from colme.metrics import spare_metrics
@@ -87,8 +87,7 @@ def command(
     if is_results(source):
         results = str(Path(source).resolve().parent)
     plan = make_plan(asked, results=results, force=force)
-    plan.check()
-    for sentence in refusals(plan):
+    for sentence in plan.check():
         say(sentence)
     if dry_run:
         emit(plan_rows(plan), form, title=f"{asked.title}: {len(plan.missing)} of {plan.n_runs} runs to do",

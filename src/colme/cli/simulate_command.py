@@ -12,7 +12,7 @@ from colme.cli.output import emit, format_option, say, wide_option
 from colme.cli.parameters import METHOD, MOST_JOBS, parse_seeds
 from colme.lab.planning import Planned
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
-from colme.lab.watched_run import feed_of, fitting_messages, shown_together
+from colme.lab.watch import feed_of, fitting_messages, shown_together
 from colme.live.page import write_page
 from colme.metrics import spare_metrics
 from colme.support.files import check_writable

@@ -11,8 +11,7 @@ from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import live_page
 from colme.cli.parameters import EXPERIMENT, METHOD, SEED, results_option, source_of
 from colme.lab.quick import DEFAULTS, flags_experiment
-from colme.lab.watch import WatchSession
-from colme.lab.watched_run import experiment_to_watch, watched_run
+from colme.lab.watch import WatchSession, experiment_to_watch, watched_run
 from colme.live.broadcast import Broadcast
 
 

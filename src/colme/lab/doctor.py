@@ -81,8 +81,7 @@ def _numba() -> Finding:
 
 
 def _extra(extra: str, packages: list[str]) -> Finding:
-    missing = [package for package in packages if _version(package) is None]
-    if missing:
+    if missing := [package for package in packages if _version(package) is None]:
         return Finding(f"extra {extra}", f"missing: {', '.join(missing)}", True, f"To use it: {install_command(extra)}")
     return Finding(f"extra {extra}", ", ".join(f"{package} {_version(package)}" for package in packages))
 

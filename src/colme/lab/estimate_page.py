@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from colme.data.report.result import Result, Summary
+from colme.data.report.result import Result
 from colme.data.report.sentences import (
     any_changed,
     as_sentence,
@@ -33,6 +33,8 @@ from colme.support.tables import safe_name
 MOST = 2000
 """Agents in the table, at most."""
 COLUMNS = ("agent", "samples", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
+WORDS = ("agent", "group", "flags")
+"""The columns that hold no numbers."""
 ANSWERS = {"rank": ",.1f", "rank_lower": ",.0f", "rank_upper": ",.0f"}
 """The formats of answers that are no probabilities."""
 
@@ -48,34 +50,30 @@ def write_estimate_page(
 
 def estimate_page(result: Result, *, title: str = "", command: str = "") -> str:
     """The page as HTML."""
-    from colme.lab import plots
-    from colme.lab.plots.estimates import estimates_caption
+    from colme.lab.plots.estimates import estimates_caption, plot_estimates
+    from colme.lab.plots.output import figure_html, page_of
 
     names = result.names
     agent = " and ".join(map(str, names.agent)) if isinstance(names.agent, tuple) else names.agent
     title = title or safe_name(f"{names.value} by {agent}", 200)
     caption = estimates_caption(result)
-    picture = plots.as_image(plots.plot_estimates(result), caption)
+    notes = [f"<li>{escape(as_sentence(each))}</li>" for each in result.summary.notes]
     parts = [
         f"<h1>{escape(str(title))}</h1>",
         f'<p class="headline">{escape(headline(result))}</p>',
-        f'<figure id="estimates">\n{picture}\n<figcaption><b>Figure 1.</b> {escape(caption)}</figcaption>\n</figure>',
+        figure_html(plot_estimates(result), "estimates", 1, caption, caption),
         "<h2>Findings</h2>",
-        _definitions(sentences(result)),
+        '<dl class="found">',
+        *(f"<dt>{escape(topic)}</dt><dd>{escape(words)}</dd>" for topic, words in sentences(result).items()),
+        "</dl>",
         *_candidates(result),
-        *_notes(result),
+        *(["<h2>Notes on the table</h2>", "<ul>", *notes, "</ul>"] if notes else []),
         "<h2>Agents</h2>",
         *_agents(result),
         *(["<h2>Do it again</h2>", f"<pre>{escape(command)}</pre>"] if command else []),
         f"<footer>Made with colme {escape(versions()['colme'])}.</footer>",
     ]
-    page = string.Template(resources.files("colme.lab").joinpath("report.html").read_text(encoding="utf-8"))
-    return page.substitute(title=escape(str(title)), body="\n".join(parts))
-
-
-def _definitions(found: dict[str, str]) -> str:
-    rows = [f"<dt>{escape(topic)}</dt><dd>{escape(words)}</dd>" for topic, words in found.items()]
-    return '<dl class="found">\n' + "\n".join(rows) + "\n</dl>"
+    return page_of(str(title), parts)
 
 
 def _candidates(result: Result) -> list[str]:
@@ -83,9 +81,10 @@ def _candidates(result: Result) -> list[str]:
     if not summary.candidates:
         return []
     ranked = sorted(summary.candidates, key=lambda each: each.ratio)
+    chosen = (summary.method, f"{summary.method} ({summary.variance} variance)")  # local has no kind of variance
     rows = [
         f"<tr><td>{escape(each.name)}</td>{_cell(each.ratio, ',.3f')}{_cell(each.se, ',.3f')}"
-        f"<td>{_chosen(each.name, summary)}</td></tr>"
+        f"<td>{'chosen' if each.name in chosen else ''}</td></tr>"
         for each in ranked
     ]
     head = '<th>method</th><th class="number">relative error</th><th class="number">standard error</th><th></th>'
@@ -98,16 +97,6 @@ def _candidates(result: Result) -> list[str]:
     ]
 
 
-def _chosen(name: str, summary: Summary) -> str:
-    """The name of a candidate includes the kind of variance, except for local."""
-    return "chosen" if name in (summary.method, f"{summary.method} ({summary.variance} variance)") else ""
-
-
-def _notes(result: Result) -> list[str]:
-    notes = [f"<li>{escape(as_sentence(each))}</li>" for each in result.summary.notes]
-    return ["<h2>Notes on the table</h2>", "<ul>", *notes, "</ul>"] if notes else []
-
-
 def _agents(result: Result) -> list[str]:
     shown, parts = chosen_agents(result), []
     if len(shown) < len(result.agent):
@@ -118,7 +107,10 @@ def _agents(result: Result) -> list[str]:
             f"then {rest}. To get all of them, write a file: colme estimate ... -o agents.csv</p>"
         )
     form, flags = number_format(result), result.flag_names()
-    head = "".join(f'<th{_number(name)} scope="col">{name}</th>' for name in (*COLUMNS, *map(escape, result.answers)))
+    head = "".join(
+        f'<th scope="col">{name}</th>' if name in WORDS else f'<th class="number" scope="col">{name}</th>'
+        for name in (*COLUMNS, *map(escape, result.answers))
+    )
     rows = [_row(result, int(a), str(flags[a]), form) for a in shown]
     body = "\n".join(rows)
     table = f'<div class="wide"><table><thead><tr>{head}</tr></thead><tbody id="rows">\n{body}\n</tbody></table></div>'
@@ -162,7 +154,3 @@ def _cell(value: float, form: str) -> str:
     known = math.isfinite(value)
     text = f"{value:{form}}" if known else "-"
     return f'<td class="number" data-v="{value if known else ""}">{text}</td>'
-
-
-def _number(name: str) -> str:
-    return "" if name in ("agent", "group", "flags") else ' class="number"'

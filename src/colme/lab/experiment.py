@@ -38,7 +38,7 @@ from colme.methods.registry import methods_by_name
 from colme.metrics import METRICS
 from colme.scenario import Scenario
 from colme.sim.graph_files import check_graph_names
-from colme.sim.spec import Setup
+from colme.sim.spec import RunSpec, Setup
 from colme.support.structs import Configuration, read_toml
 
 TIME_RATIO = "time_ratio"
@@ -190,18 +190,14 @@ class Experiment:
             seen.add((each.label, each.name))
         check_graph_names(each.spec.graph_file for each in planned)
         planned.sort(key=lambda each: each.spec.seed)  # all methods of the first seed, then of the next
-        experiment = cls(name, head, tuple(planned), table, modules)
-        experiment._check_expected()
-        return experiment
-
-    def _check_expected(self) -> None:
-        labels = dict.fromkeys(each.label for each in self.planned)
-        known = {name for each in self.planned for name in each.spec.parameters()} if self.head.expected else set()
-        for i, each in enumerate(self.head.expected):
+        labels = dict.fromkeys(each.label for each in planned)
+        parameters = {name for each in planned for name in each.spec.parameters()} if head.expected else set()
+        for i, expected in enumerate(head.expected):
             with located(f"expected[{i}]"):
-                one_of(each.method, labels, "method", ExperimentError)
-                for key in each.where:
-                    one_of(key, known, "parameter")
+                one_of(expected.method, labels, "method", ExperimentError)
+                for key in expected.where:
+                    one_of(key, parameters, "parameter")
+        return cls(name, head, tuple(planned), table, modules)
 
     def without_expected(self) -> Experiment:
         """The same runs without the expected numbers."""
@@ -227,11 +223,7 @@ class Experiment:
         for each in self.planned:
             combination = (each.label, *each.spec.but("seed").values())
             if combination not in reasons:
-                reasons[combination] = ""
-                try:
-                    each.spec.check()
-                except ColmeError as error:
-                    reasons[combination] = f"{each.label}: {error}"
+                reasons[combination] = why_not(each.label, each.spec)
             if reasons[combination]:
                 found[each.name] = reasons[combination]
         return found
@@ -247,6 +239,15 @@ class Experiment:
 
     def __repr__(self) -> str:
         return f"Experiment({self.name!r}, {len(self.planned)} runs)"
+
+
+def why_not(label: str, spec: RunSpec) -> str:
+    """Why a run cannot be done, or "" if it can."""
+    try:
+        spec.check()
+    except ColmeError as error:
+        return f"{label}: {error}"
+    return ""
 
 
 def _head_of(table: dict[str, Any]) -> Head:
@@ -274,12 +275,13 @@ def change(table: dict[str, Any], changes: dict[str, Any], known: dict[str, type
     """The table with some fields changed, each where the file has it; names are flat (see `RunSpec.parameters`)."""
     table = copy.deepcopy(table)
     for name, value in changes.items():
-        if name in Scenario.__struct_fields__ or name in Setup.__struct_fields__ or name in Head.__struct_fields__:
+        of_scenario = name in Scenario.__struct_fields__
+        if of_scenario or name in (*Setup.__struct_fields__, *Head.__struct_fields__):
             for part in (*table["methods"], *table.get("cases", ())):  # a flag also replaces what these set
                 part.pop(name, None)
-                if isinstance(own := part.get("scenario"), dict) and name in Scenario.__struct_fields__:
+                if of_scenario and isinstance(own := part.get("scenario"), dict):
                     own.pop(name, None)
-            (table["scenario"] if name in Scenario.__struct_fields__ else table)[name] = value
+            (table["scenario"] if of_scenario else table)[name] = value
             continue
         field = name.removeprefix("method_")
         tags = {tag for tag, method in known.items() if field in method.__struct_fields__}

@@ -10,19 +10,18 @@ import base64
 import json
 import math
 import shlex
-import string
 from collections.abc import Iterable, Sequence
 from html import escape
-from importlib import resources
 from pathlib import Path
 
 import colme
 from colme.lab.experiment import Experiment
 from colme.lab.figures import Drawing, Subject, draw, run_shown
+from colme.lab.plots.output import csv_of, figure_html, page_of
 from colme.lab.rows import case_rows, expected_rows, final_rows, time_table, with_statistic
 from colme.lab.runs.runner import kept_files, with_kept_files
 from colme.lab.runs.store import toml_of, versions
-from colme.lab.watched_run import feed_of, fitting_messages
+from colme.lab.watch import feed_of, fitting_messages
 from colme.live.page import page
 from colme.methods import Method
 from colme.metrics import METRICS
@@ -71,9 +70,7 @@ def html_of(subject: Subject, drawings: Sequence[Drawing], failed: dict[str, str
     parts += [_figure(each, i + 1) for i, each in enumerate(drawings)]
     parts += [f'<p class="note">The figure "{name}" is left out: {escape(why)}</p>' for name, why in failed.items()]
     parts += _sections(subject)
-    parts += _making_of(subject)
-    template = string.Template(resources.files("colme.lab").joinpath("report.html").read_text(encoding="utf-8"))
-    return template.substitute(title=escape(experiment.title), body="\n".join(parts))
+    return page_of(experiment.title, [*parts, *_making_of(subject)])
 
 
 def live_view(subject: Subject) -> str:
@@ -163,16 +160,12 @@ def _round(number: float) -> str:
 
 
 def _figure(each: Drawing, number: int) -> str:
-    from colme.lab import plots
-
-    picture = plots.as_image(each.figure, f"{each.name}: {each.caption}")
-    rows = plots.csv_of(each.table)
+    rows = csv_of(each.table)
     link = f" (Numbers: figures/{each.name}.csv)"
     if len(rows) < 2_000_000:
         data = base64.b64encode(rows).decode()
         link = f' <a class="download" download="{each.name}.csv" href="data:text/csv;base64,{data}">numbers (CSV)</a>'
-    caption = f"<figcaption><b>Figure {number}.</b> {escape(each.caption)}{link}</figcaption>"
-    return f'<figure id="{each.name}">\n{picture}\n{caption}\n</figure>'
+    return figure_html(each.figure, each.name, number, each.caption, f"{each.name}: {each.caption}", link)
 
 
 def _sections(subject: Subject) -> list[str]:
@@ -220,8 +213,7 @@ def _with_range(row: Row) -> Row:
 
 def _making_of(subject: Subject) -> list[str]:
     experiment, store = subject.experiment, subject.store
-    heads = {each.name: store.read_json(each.name) for each in experiment.planned}
-    found = [head for head in heads.values() if head is not None]
+    found = list(filter(None, map(store.read_json, dict.fromkeys(each.name for each in experiment.planned))))
     seen, done = found[0]["versions"], len(found)
     file, folder = f"{experiment.name}.toml", f"results/{experiment.name}"
     rows = [{"package": name, "runs": seen.get(name, "-"), "this page": now} for name, now in versions().items()]

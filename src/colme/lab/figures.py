@@ -60,9 +60,11 @@ def mse(subject: Subject) -> Drawing:
 @figure
 def error_rate(subject: Subject) -> Drawing:
     """Share of agents whose error exceeds the tolerance."""
-    by = f"{subject.data.attrs['tolerance']:g}" if "tolerance" in subject.data.attrs else "the tolerance"
+    from colme.lab.plots.lines import tolerance_of
+
     zero = "; the shaded strip at the bottom leads to zero" if bool((subject.data["error_rate"] == 0).any()) else ""
-    return _over_time(subject, "error_rate", f"Share of agents whose error exceeds {by}: {BANDS}{zero}.")
+    caption = f"Share of agents whose error exceeds {tolerance_of(subject.data)}: {BANDS}{zero}."
+    return _over_time(subject, "error_rate", caption)
 
 
 @figure
@@ -129,17 +131,17 @@ def scaling(subject: Subject) -> Drawing:
 def parameter(subject: Subject) -> Drawing:
     """Mean squared error against the first swept number."""
     from colme.lab import plots
-    from colme.lab.rows import lines_of
+    from colme.lab.rows import lines_of, parameters_of
 
     data = subject.data
-    numeric = [
-        str(dim) for dim in data["mse"].dims
-        if dim not in ("method", "seed", "t") and np.issubdtype(data[dim].dtype, np.number)
-    ]  # fmt: skip
+    numeric = [name for name in parameters_of(data["mse"]) if np.issubdtype(data[name].dtype, np.number)]
     if not numeric:
         raise ColmeError("no number is swept: the figure 'parameter' needs one. Try step = [0.05, 0.1] in a method.")
     name = numeric[0]
-    marks = step_marks(subject) if name == "step" else None
+    marks = {}
+    if name == "step":
+        found = spectrum_of(initial_graph(subject)[0])
+        marks = {"fastest": found.fastest_step, "limit of stability": 2.0 / found.largest}
     recorded = data["t"].values[data["mse"].notnull().any([dim for dim in data["mse"].dims if dim != "t"]).values]
     parts = (8, 4, 2, 1) if len(lines_of(data["mse"], keep=name)) == 1 else (1,)  # many methods: only how they end
     at = sorted({int(recorded[np.abs(recorded - recorded[-1] / part).argmin()]) for part in parts})
@@ -209,7 +211,7 @@ def census(subject: Subject) -> Drawing:
     if not specs:
         raise ColmeError("no method is a census: the figure 'census' needs one. Add method = 'census'.")
     spec = msgspec.structs.replace(specs[0], steps=min(150, specs[0].n_steps), record="log")
-    found = plots.explain_census(spec.method, spec.source, **spec.but("method", "source"))
+    found = plots.explain_census(spec)
     with panels(2, 2, (9.6, 6.6)) as axes:
         for ax, part in zip(axes, plots.PARTS, strict=True):
             plots.plot_census(found, part, ax)
@@ -265,11 +267,11 @@ def _over_time(subject: Subject, metric: str, caption: str) -> Drawing:
     from colme.lab import plots
     from colme.lab.plots._style import panels
     from colme.lab.plots.lines import shown
-    from colme.lab.rows import NOT_PARAMETERS, describe, lines_of
+    from colme.lab.rows import describe, lines_of, parameters_of
 
     data, table = shown(subject.data, metric), plots.curves(subject.data, metric)
     parts: list[tuple[list[str], Any]] = [([], data)]
-    for name in [str(dim) for dim in data[metric].dims if dim not in NOT_PARAMETERS]:
+    for name in parameters_of(data[metric]):
         if all(len(lines_of(part[metric])) <= MOST_LINES for _, part in parts):
             break
         parts = [
@@ -297,11 +299,10 @@ def _over_time(subject: Subject, metric: str, caption: str) -> Drawing:
 
 def usual_figures(subject: Subject) -> tuple[str, ...]:
     """The figures of an experiment that does not list its figures."""
-    swept = [str(dim) for dim in subject.data["mse"].dims]
     found = ["mse", "density", "graph", "wrong_edges", "error_rate", "time"]
-    if "n_agents" in swept:
+    if "n_agents" in subject.data.dims:
         found.insert(1, "scaling")
-    if "step" in swept:
+    if "step" in subject.data.dims:
         found += ["parameter", "stability", "spectrum"]
     return tuple(found)
 
@@ -339,12 +340,8 @@ class Subject(NamedTuple):
     @property
     def picked(self) -> Planned:
         """The run that pictures show: the first of CL-colME, else of a method that collaborates, else of any."""
-
-        def rank(each: Planned) -> tuple[bool, bool]:
-            method = each.spec.method
-            return method.label != REFERENCE, method.baseline
-
-        return min(self.experiment.planned, key=rank)
+        planned = self.experiment.planned
+        return min(planned, key=lambda each: (each.spec.method.label != REFERENCE, each.spec.method.baseline))
 
 
 def subject_of(source: ExperimentSource, results: str | os.PathLike[str] = "results") -> Subject:
@@ -355,12 +352,11 @@ def subject_of(source: ExperimentSource, results: str | os.PathLike[str] = "resu
 
 def run_shown(subject: Subject) -> str:
     """The run that a picture shows, in words."""
-    from colme.lab.rows import NOT_PARAMETERS, describe
+    from colme.lab.rows import describe, parameters_of
 
     each = subject.picked
-    swept = [str(dim) for dim in subject.data["mse"].dims if dim not in NOT_PARAMETERS]
     parameters = each.spec.parameters()
-    words = [describe(name, parameters[name]) for name in swept if name in parameters]
+    words = [describe(name, parameters[name]) for name in parameters_of(subject.data["mse"]) if name in parameters]
     return f"Shown: {', '.join([each.label, *words, f'seed {each.spec.seed}'])}."
 
 
@@ -372,10 +368,3 @@ def initial_graph(subject: Subject) -> tuple[Any, str]:
     made = spec.first_graph()
     kind = f"the graph {Path(spec.graph_file).name}" if spec.graph_file else f"a {spec.graph} graph"
     return made, f"{kind} of {made.n_agents:,} agents and {made.n_edges:,} edges"
-
-
-def step_marks(subject: Subject) -> dict[str, float]:
-    """name -> step b: the fastest step and the limit of stability on the initial graph."""
-    made, _ = initial_graph(subject)
-    found = spectrum_of(made)
-    return {"fastest": found.fastest_step, "limit of stability": 2.0 / found.largest}

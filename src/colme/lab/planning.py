@@ -20,7 +20,7 @@ from colme.scenario import Scenario, check_seed
 from colme.sim.graph_files import find_graph, is_graph_file
 from colme.sim.spec import RunSpec, Setup
 from colme.support import structs
-from colme.support.structs import accept, reason_of
+from colme.support.structs import accept
 
 MOST_SEEDS = 100_000
 REFERENCE = CLColME.label
@@ -140,11 +140,10 @@ def _takes_part(entry: dict[str, Any], case: dict[str, Any], table: dict[str, An
     """Whether a method runs in a case: in all, unless it lists its cases."""
     if "cases" not in entry:
         return True
-    names = [each.get("case") for each in cases_of(table)]
     with located(path):
         wanted = convert_field(entry["cases"], tuple[str, ...], "cases")
         for name in wanted:
-            one_of(name, [name for name in names if name], "case", ExperimentError)
+            one_of(name, [each["case"] for each in table.get("cases", ())], "case", ExperimentError)
     return case.get("case") in wanted
 
 
@@ -199,23 +198,19 @@ def _made(struct: Any, cells: dict[str, Cell], path: str, **others: Any) -> Any:
 
 def _values(value: Any, kind: Any, path: str) -> list[Any]:
     """One value, or several if it is a sweep."""
-    try:
+    if not isinstance(value, list):
+        return [convert_field(value, kind, path)]
+    with contextlib.suppress(msgspec.ValidationError):
         return [accept(value, kind)]
-    except msgspec.ValidationError as error:
-        if not isinstance(value, list):
-            raise ExperimentError(f"{path}={shorten(value)}: {reason_of(error)}") from None
     if not value:
         raise ExperimentError(f"{path}=[]: a sweep needs at least one value. Leave the key out for its default.")
     swept = []
     for i, each in enumerate(value):
-        try:
-            if isinstance(each, list) and len(each) == 1:  # [2.0] is 2.0 where the field takes a number too
-                with contextlib.suppress(msgspec.ValidationError):
-                    swept.append(accept(each[0], kind))
-                    continue
-            swept.append(accept(each, kind))
-        except msgspec.ValidationError as error:
-            raise ExperimentError(f"{path}[{i}]={shorten(each)}: {reason_of(error)}") from None
+        if isinstance(each, list) and len(each) == 1:  # [2.0] is 2.0 where the field takes a number too
+            with contextlib.suppress(msgspec.ValidationError):
+                swept.append(accept(each[0], kind))
+                continue
+        swept.append(convert_field(each, kind, f"{path}[{i}]"))
     for i, each in enumerate(swept):
         if each in swept[:i]:
             raise ExperimentError(f"{path}[{i}]={shorten(each)} is twice in the list. Leave one out.")

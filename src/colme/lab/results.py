@@ -80,7 +80,11 @@ def load(source: ExperimentSource, *, results: str | os.PathLike[str] = "results
 
 def dataset(experiment: Experiment, store: RunStore) -> Any:
     """What `load` returns."""
-    xarray, planned = _xarray(), experiment.planned
+    try:
+        import xarray
+    except ImportError:
+        raise missing_extra("xarray", "lab", "results as a dataset") from None
+    planned = experiment.planned
     heads = {each.name: store.read_json(each.name) for each in planned}
     found = [(each, head) for each in planned if (head := heads[each.name]) is not None]
     if not found:
@@ -112,7 +116,8 @@ def dataset(experiment: Experiment, store: RunStore) -> Any:
     return xarray.Dataset(
         {name: ((*dims, "t"), values) for name, values in data.items()}
         | {name: (dims, values) for name, values in sizes.items()},
-        coords={"method": labels, "seed": seeds, "t": steps} | {name: _ticks(each) for name, each in axes.items()},
+        coords={"method": labels, "seed": seeds, "t": steps}
+        | {name: each if _are_numbers(each) else list(map(str, each)) for name, each in axes.items()},
         attrs=attributes | ({"tolerance": tolerances.pop()} if len(tolerances) == 1 else {}),
     )
 
@@ -156,11 +161,6 @@ def _place(each: Planned, labels: list[str], axes: dict[str, list[Any]], seeds: 
     parameters = each.spec.parameters()
     where = [axes[name].index(parameters[name]) if name in parameters else slice(None) for name in axes]
     return (labels.index(each.label), *where, seeds.index(each.spec.seed))
-
-
-def _ticks(values: list[Any]) -> list[Any]:
-    """Coordinates that xarray can index: numbers and strings as they are, anything else as text."""
-    return values if _are_numbers(values) else list(map(str, values))
 
 
 def _are_numbers(values: list[Any]) -> bool:
@@ -256,11 +256,3 @@ def to_parquet(data: Any, path: str | os.PathLike[str]) -> None:
 
 def _columns(data: Any) -> dict[str, Any]:
     return {name: values.to_numpy() for name, values in to_frame(data).items()}
-
-
-def _xarray() -> Any:
-    try:
-        import xarray
-    except ImportError:
-        raise missing_extra("xarray", "lab", "results as a dataset") from None
-    return xarray

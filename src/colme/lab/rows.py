@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import xarray
 
-from colme.errors import ColmeError, missing_extra, one_of, shorten
+from colme.errors import ColmeError, one_of, shorten
 from colme.lab.experiment import MEAN_COVERAGE, TIME_RATIO, WORST_RATIO, Expected
 from colme.lab.planning import REFERENCE
 from colme.metrics import METRICS, OF_METHOD
@@ -68,7 +68,17 @@ def case_rows(data: xarray.Dataset) -> list[Row]:
 def worst_ratio(one: xarray.Dataset) -> float:
     """The largest error relative to local of means over the seeds, from step JUDGED on."""
     relative = (one["mse"] / one["local_mse"]).values[one["t"].values >= JUDGED]
-    return float(np.nanmax(relative)) if len(relative) and not np.isnan(relative).all() else np.nan
+    return float(np.nanmax(relative)) if not np.isnan(relative).all() else np.nan
+
+
+def mean_coverage(one: xarray.Dataset) -> float:
+    """The coverage of means over the seeds, on average from step SETTLED on."""
+    covered = one["coverage"].values[one["t"].values >= SETTLED]
+    return float(np.nanmean(covered)) if not np.isnan(covered).all() else np.nan
+
+
+OVER_ALL_STEPS = {WORST_RATIO: worst_ratio, MEAN_COVERAGE: mean_coverage}
+"""Numbers that are expected of means over the seeds, not of each seed."""
 
 
 def _rows(data: xarray.Dataset) -> list[Line]:
@@ -79,8 +89,10 @@ def _rows(data: xarray.Dataset) -> list[Line]:
 
 def _parameters(data: xarray.Dataset, line: Line) -> Row:
     """Every swept parameter: its value, or None where the method does not depend on it."""
-    names = [str(dim) for dim in data["mse"].dims if dim not in ("method", "seed", "t")]
-    return {name: data[name].values[line.chosen[name]].item() if name in line.chosen else None for name in names}
+    return {
+        name: data[name].values[line.chosen[name]].item() if name in line.chosen else None
+        for name in parameters_of(data["mse"])
+    }
 
 
 def time_table(data: xarray.Dataset) -> pd.DataFrame:
@@ -94,9 +106,8 @@ def time_table(data: xarray.Dataset) -> pd.DataFrame:
     base = next((line for line in timed if line.method == REFERENCE), None)
     rows = []
     for line in found:
-        low, median, high = quartiles(seconds.isel(line.places))
-        ratios = np.full(3, np.nan) if base is None else quartiles(_relative_times(data, line, base))
-        rows.append((line.label, line.method, low, median, high, ratios[1], ratios[0], ratios[2]))
+        low, ratio, high = (np.nan,) * 3 if base is None else quartiles(_relative_times(data, line, base))
+        rows.append((line.label, line.method, *quartiles(seconds.isel(line.places)), ratio, low, high))
     columns = ["line", "method", "low", "median", "high", "ratio", "ratio_low", "ratio_high"]
     table = pd.DataFrame(rows, columns=columns).sort_values("median", kind="stable", ignore_index=True)
     table.attrs["reference"] = REFERENCE if base is None else base.label
@@ -116,23 +127,18 @@ def expected_rows(data: xarray.Dataset, expected: tuple[Expected, ...]) -> list[
     for each in expected:
         measured, low, high = _measure(data, each)
         name = ", ".join([each.method, *(describe(*pair) for pair in each.where.items())])
-        kept = holds(each, measured)
-        promise = {} if kept is None else {"promise": f"{each.bound}: " + ("holds" if kept else "missed")}
+        promise = {}
+        if each.bound and not np.isnan(measured):
+            kept = measured <= each.value if each.bound == "at most" else measured >= each.value
+            promise = {"promise": f"{each.bound}: {'holds' if kept else 'missed'}"}
         rows.append({
             "method": name, "quantity": _quantity(each),
-            "statistic": None if each.metric in (WORST_RATIO, MEAN_COVERAGE) else each.statistic,
+            "statistic": None if each.metric in OVER_ALL_STEPS else each.statistic,
             "measured": measured, "low": low, "high": high, "expected": each.value,
             "ratio": measured / each.value if each.value else np.nan,
             **promise, "source": each.source,
         })  # fmt: skip
     return rows
-
-
-def holds(each: Expected, measured: float) -> bool | None:
-    """Whether a promise holds; None: it is none, or nothing was measured."""
-    if not each.bound or np.isnan(measured):
-        return None
-    return bool(measured <= each.value if each.bound == "at most" else measured >= each.value)
 
 
 def with_statistic(row: Row) -> Row:
@@ -147,15 +153,15 @@ def _measure(data: xarray.Dataset, each: Expected) -> tuple[float, float, float]
     metric = each.metric if each.metric in METRICS else "mse"
     lines = [
         line
-        for line in lines_of(check(data, metric), only=(each.method,))
-        if all(_is(data, line, name, value) for name, value in each.where.items())
+        for line in lines_of(check(data, metric))
+        if line.method == each.method and all(_is(data, line, *pair) for pair in each.where.items())
     ]
     if len(lines) != 1:  # none, or `where` does not determine one
         return (np.nan,) * 3
     one = data.isel(lines[0].places)
-    if each.metric in (WORST_RATIO, MEAN_COVERAGE):
-        every = [_summary(one.isel(seed=[k]), each.metric) for k in range(one.sizes["seed"])]
-        return _summary(one, each.metric), float(np.nanmin(every)), float(np.nanmax(every))
+    if summary := OVER_ALL_STEPS.get(each.metric):
+        every = [summary(one.isel(seed=k)) for k in range(one.sizes["seed"])]
+        return summary(one.mean("seed")), float(np.nanmin(every)), float(np.nanmax(every))
     measured = _of_seeds(data, lines[0], each)
     measured = measured[~np.isnan(measured)]
     if not len(measured):
@@ -177,15 +183,6 @@ def _of_seeds(data: xarray.Dataset, line: Line, each: Expected) -> Floats:
     if each.t is not None:
         return values.values[:, values["t"].values == each.t].ravel()
     return _first_below(values, float(each.below or 0.0))
-
-
-def _summary(one: xarray.Dataset, metric: str) -> float:
-    """A number over all steps, of the means over the seeds."""
-    means = one.mean("seed")
-    if metric == WORST_RATIO:
-        return worst_ratio(means)
-    covered = means["coverage"].values[means["t"].values >= SETTLED]
-    return float(np.nanmean(covered)) if not np.isnan(covered).all() else np.nan
 
 
 def _is(data: xarray.Dataset, line: Line, name: str, value: Any) -> bool:
@@ -212,12 +209,6 @@ def _quantity(each: Expected) -> str:
     return f"{words} at t={each.t:,}" if each.t is not None else f"first t with {words} < {each.below:g}"
 
 
-try:
-    import xarray
-except ImportError:
-    raise missing_extra("xarray", "lab", "tables of results") from None
-
-NOT_PARAMETERS = ("method", "seed", "t")
 QUARTILES = (0.25, 0.5, 0.75)
 
 
@@ -254,12 +245,16 @@ def check(data: Any, variable: str, *needed: str, unknown: bool = False) -> xarr
     return array
 
 
-def lines_of(array: xarray.DataArray, keep: str | None = None, only: tuple[str, ...] | None = None) -> list[Line]:
+def parameters_of(array: xarray.DataArray) -> list[str]:
+    """The dimensions that are swept."""
+    return [str(dim) for dim in array.dims if dim not in ("method", "seed", "t")]
+
+
+def lines_of(array: xarray.DataArray, keep: str | None = None) -> list[Line]:
     """Every method at every combination of its parameters that has numbers; dimension `keep` is left as it is."""
     found = []
     for place, method in enumerate(map(str, array["method"].values)):
-        if only is None or method in only:
-            found += _split(array.isel({"method": place}, drop=True), method, keep, {"method": place})
+        found += _split(array.isel({"method": place}, drop=True), method, keep, {"method": place})
     return found
 
 
@@ -275,7 +270,9 @@ def _split(values: xarray.DataArray, method: str, keep: str | None, fixed: dict[
     if not values.notnull().any():
         return []
     vary: list[str] = []
-    for name in [str(dim) for dim in values.dims if dim not in (*NOT_PARAMETERS, keep)]:
+    for name in parameters_of(values):
+        if name == keep:
+            continue
         if values.sizes[name] > 1 and not is_broadcast(values, name):
             vary.append(name)
         else:

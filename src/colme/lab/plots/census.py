@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -14,10 +14,8 @@ from colme.census.histogram import Bins
 from colme.census.posterior import posterior_quantiles, posteriors
 from colme.errors import ColmeError
 from colme.lab.plots._style import BLACK, BLUE, GREY, ORANGE, SKY, VERMILION, canvas
-from colme.lab.plots.density import run_of
-from colme.methods import Census
-from colme.scenario import Scenario
-from colme.sim.spec import RunFields
+from colme.sim.run import Run
+from colme.sim.spec import RunSpec
 from colme.support.arrays import Floats
 
 
@@ -57,9 +55,10 @@ class ExplainedCensus:
         })  # fmt: skip
 
 
-def explain_census(method: Census, scenario: Scenario, **fields: Unpack[RunFields]) -> ExplainedCensus:
-    """The last census that ends within this run, as agent 0 sees it; `fields` are those of a run, as in `simulate`."""
-    run, steps = run_of(replace(method, guard=False), scenario, fields)  # a guard changes no census
+def explain_census(spec: RunSpec) -> ExplainedCensus:
+    """The last census that ends within this run, as agent 0 sees it."""
+    steps, method = spec.n_steps, replace(spec.method, guard=False)  # a guard changes no census
+    run = Run([replace(spec, method=method, record=(steps,))])
     state: Any = run.states[0]
     found, current = None, None
     for t in range(1, steps + 1):

@@ -35,16 +35,11 @@ def plot_fleet(views: Sequence[DemoView], ax: Axes | None = None) -> Axes:
         began = table.drop_duplicates("event")
         vertical_marks(ax, {str(row.event): row.seconds for row in began.itertuples() if row.event not in _QUIET})
         ax.set_xlim(0.0, table["seconds"].max())
-        _frame(ax, table)
+        means = table["mean"].dropna()  # without the first extreme ones
+        low = min(table["estimate"].min(), means.quantile(0.01))
+        high = max(table["estimate"].max(), means.quantile(0.99))
+        ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))
         ax.set_xlabel("seconds")
         ax.set_ylabel("mean and estimate")
         legend(ax)
     return ax
-
-
-def _frame(ax: Axes, table: pd.DataFrame) -> None:
-    """Set the limits of the y axis: all estimates, the means without the first extreme ones."""
-    means = table["mean"].dropna()
-    low = min(table["estimate"].min(), means.quantile(0.01))
-    high = max(table["estimate"].max(), means.quantile(0.99))
-    ax.set_ylim(low - 0.05 * (high - low), high + 0.05 * (high - low))

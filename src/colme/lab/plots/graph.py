@@ -37,10 +37,9 @@ class Separation:
     """The true mean of each class."""
     positions: Floats
     """(n_agents, 2), the same for both pictures, in -1..1."""
-    label: str
+    method: Method
+    """If it cuts no edges, `after` lacks those between groups that it finds."""
     steps: int
-    cuts_edges: bool
-    """Whether `after` lacks edges that were cut; if not, those between groups that the method finds."""
 
     def wrong(self, graph: Graph) -> Mask:
         """Which of graph.edges() join two classes."""
@@ -64,7 +63,7 @@ def separation(method: Method, scenario: Scenario, **fields: Unpack[RunFields]) 
     means = tuple(float(truth[class_ == c][0] + run.stream.origin) for c in np.unique(class_))
     class_ = np.unique(class_, return_inverse=True)[1]
     place = _positions(before, after, class_)
-    return Separation(before, after, class_, means, place, method.label, steps, method.cuts_edges)
+    return Separation(before, after, class_, means, place, method, steps)
 
 
 def _positions(before: Graph, after: Graph, class_: NDArray[Any]) -> Floats:
@@ -142,10 +141,10 @@ def plot_graph(picture: Separation, when: str = "before", ax: Axes | None = None
             ax.scatter(x, y, s=float(np.clip(4000 / n, 9, 42)), marker=MARKERS[c % len(MARKERS)],
                        color=COLORS[c % len(COLORS)], edgecolor="white", linewidth=0.5, zorder=3,
                        label=f"mean {number(mean)}")  # fmt: skip
-        kind = "edges" if picture.cuts_edges or when == "before" else "edges within a group"
+        kind = "edges" if picture.method.cuts_edges or when == "before" else "edges within a group"
         share = f"{int(wrong.sum())} of {len(edges)} {kind} join different classes"
         moment = "before the first sample" if when == "before" else f"after step {picture.steps:,}"
-        ax.set_title(f"{picture.label}, {moment}\n", loc="center", parse_math=False)
+        ax.set_title(f"{picture.method.label}, {moment}\n", loc="center", parse_math=False)
         ax.annotate(share, (0.5, 1), (0, 7), xycoords="axes fraction", textcoords="offset points", ha="center",
                     color=WARNING if wrong.any() else "#444444")  # fmt: skip
         ax.legend(loc="upper center", bbox_to_anchor=(0.5, 0.0), ncols=min(4, len(picture.means)),

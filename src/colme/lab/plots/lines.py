@@ -17,12 +17,12 @@ from colme.errors import ColmeError, one_of, shorten
 from colme.lab.planning import BENCHMARKS
 from colme.lab.plots._style import GREY, Look, canvas, legend, looks, step_axis, title_of, vertical_marks, wrap
 from colme.lab.rows import (
-    NOT_PARAMETERS,
     Line,
     check,
     is_broadcast,
     lines_of,
     number,
+    parameters_of,
     quartiles,
     reference_of,
     time_table,
@@ -121,7 +121,7 @@ def plot_over_time(data: xarray.Dataset, metric: str = "mse", ax: Axes | None = 
     with canvas(ax) as ax:
         step_axis(ax, table["t"].min(), table["t"].max(), log=kind.log)
         kind.y_axis(ax, table)
-        ax.set_ylabel(kind.words.format(tolerance=_tolerance(data)))
+        ax.set_ylabel(kind.words.format(tolerance=tolerance_of(data)))
         draw_lines(ax, table)
         title_of(ax, data)
     return ax
@@ -132,12 +132,11 @@ def curves(data: xarray.Dataset, metric: str) -> pd.DataFrame:
 
     A line is a method, with the values of its parameters where they vary and make a difference. At most about `POINTS`
     steps per line are kept, evenly on the axis of steps; nothing is averaged over time."""
-    kind = OVER_TIME.get(metric)
-    data = shown(data, metric)
+    kind = OVER_TIME.get(metric, OverTime("", _log_axis))
     tables = []
-    for line in _lines(data, metric, references=kind is not None and kind.references):
+    for line in _lines(shown(data, metric), metric, references=kind.references):
         table = _quartile_rows(line, line.values, t=line.values["t"].values)
-        tables.append(table.iloc[_thin(table["t"].to_numpy(), log=kind is None or kind.log)])
+        tables.append(table.iloc[_thin(table["t"].to_numpy(), log=kind.log)])
     return pd.concat(tables, ignore_index=True)
 
 
@@ -158,8 +157,8 @@ def _lines(data: xarray.Dataset, metric: str, keep: str | None = None, *, refere
 
 
 def shown(data: xarray.Dataset, metric: str) -> xarray.Dataset:
-    """The dataset with this metric, of the methods that have it: local means relative to themselves, the edges of
-    baselines and the trust of methods without a guard are nothing to see."""
+    """The dataset with this metric, of the methods that have it: local means relative to themselves and the edges of
+    baselines are nothing to see."""
     check(data, "mse" if metric == RELATIVE else metric, "t")
     methods = list(data["method"].values)
     kept = methods
@@ -168,9 +167,6 @@ def shown(data: xarray.Dataset, metric: str) -> xarray.Dataset:
         kept = [name for name in methods if name != "local"]
     elif metric == "wrong_edges":
         kept = [name for name in methods if name not in BENCHMARKS]
-    elif metric == "trust":
-        guarded = data["trust"].notnull().any([dim for dim in data["trust"].dims if dim != "method"])
-        kept = [name for name, has in zip(methods, guarded.values, strict=True) if has]
     return data.sel({"method": kept or methods})
 
 
@@ -222,7 +218,7 @@ def join(names: list[str]) -> str:
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
 
 
-def _tolerance(data: xarray.Dataset) -> str:
+def tolerance_of(data: xarray.Dataset) -> str:
     """What `simulate` wrote into the attributes, if it is there."""
     try:
         if "tolerance" in data.attrs:
@@ -239,7 +235,7 @@ def parameter_table(
 
     Columns line, method, t, value (of the parameter; missing for a method that does not have it), low, median, high."""
     array = check(data, metric, "t")
-    one_of(parameter, [str(dim) for dim in array.dims if dim not in NOT_PARAMETERS], "parameter")
+    one_of(parameter, parameters_of(array), "parameter")
     steps = array["t"].values
     asked = [int(steps[-1])] if at is None else list(at)
     if not asked or min(asked) < steps[0]:

@@ -7,6 +7,9 @@ import html
 import io
 import os
 import re
+import string
+from collections.abc import Iterable
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +26,11 @@ from colme.support import tables
 from colme.support.files import write_whole
 
 ENDINGS = (".svg", ".pdf", ".csv")
-PICTURES = (".svg", ".pdf", ".png")
+LEFT_OUT = {
+    ".svg": ("Date", "Creator", "Format", "Type"), ".pdf": ("CreationDate",), ".png": ("Software",),
+}  # fmt: skip
+"""What a picture does not say about itself."""
+PICTURES = tuple(LEFT_OUT)
 
 
 def save(
@@ -54,11 +61,10 @@ def save(
     if stem.suffix in ENDINGS:
         stem = stem.with_suffix("")
     numbers = csv_of(table)
-    content = {".svg": _svg(figure, stem.name).encode(), ".pdf": _binary(figure, ".pdf"), ".csv": numbers}
     written = []
     for ending in ENDINGS:
         target = stem.with_name(stem.name + ending)  # not with_suffix: a name may have dots
-        write_whole(target, content[ending])
+        write_whole(target, numbers if ending == ".csv" else _picture(figure, ending, stem.name))
         written.append(target)
     return written
 
@@ -68,8 +74,7 @@ def write_figure(ax_or_figure: Axes | FigureBase, path: str | os.PathLike[str]) 
     figure, target = figure_of(ax_or_figure), Path(path)
     ending = target.suffix.lower()
     one_of(ending, PICTURES, "ending of a figure")
-    content = _svg(figure, target.stem).encode() if ending == ".svg" else _binary(figure, ending)
-    write_whole(target, content)
+    write_whole(target, _picture(figure, ending, target.stem))
     return target
 
 
@@ -80,8 +85,20 @@ def csv_of(table: pd.DataFrame | xarray.DataArray | xarray.Dataset) -> bytes:
 
 def as_image(ax_or_figure: Axes | FigureBase, label: str) -> str:
     """The <img> element for a page, with a label for screen readers."""
-    content = base64.b64encode(_svg(figure_of(ax_or_figure), label).encode()).decode()
+    content = base64.b64encode(_picture(figure_of(ax_or_figure), ".svg", label)).decode()
     return f'<img alt="{html.escape(label)}" src="data:image/svg+xml;base64,{content}">'
+
+
+def figure_html(figure: Axes | FigureBase, name: str, number: int, caption: str, label: str, more: str = "") -> str:
+    """The <figure> element of a page; `more` is HTML after the caption."""
+    words = f"<figcaption><b>Figure {number}.</b> {html.escape(caption)}{more}</figcaption>"
+    return f'<figure id="{name}">\n{as_image(figure, label)}\n{words}\n</figure>'
+
+
+def page_of(title: str, parts: Iterable[str]) -> str:
+    """The page of a report, of the HTML of its parts."""
+    template = string.Template(resources.files("colme.lab").joinpath("report.html").read_text(encoding="utf-8"))
+    return template.substitute(title=html.escape(title), body="\n".join(parts))
 
 
 def figure_of(thing: Any) -> Figure:
@@ -103,20 +120,12 @@ def _frame(table: Any) -> pd.DataFrame:
     raise ColmeError(f"table={shorten(table)}: it must be a DataFrame, DataArray or Dataset. Try curves(data, 'mse').")
 
 
-def _svg(figure: Figure, salt: str) -> str:
-    """SVG without date, creator and document type, so that the bytes are always the same."""
-    buffer = io.StringIO()
-    with matplotlib.style.context([STYLE, {"svg.hashsalt": salt}], after_reset=True):
-        figure.savefig(buffer, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
-    return re.sub(r"<!DOCTYPE[^>]*>\n?", "", buffer.getvalue())
-
-
-def _binary(figure: Figure, ending: str) -> bytes:
+def _picture(figure: Figure, ending: str, salt: str) -> bytes:
+    """A file without what changes or differs between versions, so that the bytes are always the same."""
     buffer = io.BytesIO()
-    dates = {".pdf": {"CreationDate": None}, ".png": {"Software": None}}  # what changes, or differs between versions
-    with matplotlib.style.context(STYLE, after_reset=True):
-        figure.savefig(buffer, format=ending[1:], metadata=dates[ending])
-    return buffer.getvalue()
+    with matplotlib.style.context([STYLE, {"svg.hashsalt": salt}], after_reset=True):
+        figure.savefig(buffer, format=ending[1:], metadata=dict.fromkeys(LEFT_OUT[ending]))
+    return re.sub(rb"<!DOCTYPE[^>]*>\n?", b"", buffer.getvalue()) if ending == ".svg" else buffer.getvalue()
 
 
 UNITS = {"mm": 1 / 25.4, "cm": 1 / 2.54, "in": 1.0, "pt": 1 / 72.27}

@@ -74,12 +74,12 @@ class _Watcher:
         total = finished = earlier = 0.0
         steps = 0
         for name, each in self.planned.items():
-            weight, n_steps = each.size * known.get(each.label, usual), each.spec.n_steps
-            step = n_steps if name in self.done else self.steps.get(name, 0)
+            step = each.spec.n_steps if name in self.done else self.steps.get(name, 0)
             first = min(before.get(name, 0), step)
-            total += weight
-            finished += weight * (step / n_steps)
-            earlier += weight * (first / n_steps)
+            of_step = each.spec.n_agents * known.get(each.label, usual)
+            total += of_step * each.spec.n_steps
+            finished += of_step * step
+            earlier += of_step * first
             steps += step - first
         share, gained = finished / total, (finished - earlier) / total
         self.gained.append((self.worked, gained))

@@ -49,11 +49,14 @@ class RunPlan:
     """Name -> reason, for combinations of a sweep that cannot run (see `Experiment.check`). Known after `check`."""
     force: bool = False
 
-    def check(self) -> None:
-        """Take out of `missing` what cannot run. A method that cannot run at all is an error."""
+    def check(self) -> list[str]:
+        """Take out of `missing` what cannot run; returns a sentence for every reason. A method that cannot run at all
+        is an error."""
         if self.missing:
             self.refused = self.experiment.check()
             self.missing = [each for each in self.missing if each.name not in self.refused]
+        counts = Counter(self.refused.values())
+        return [f"{runs} of {self.n_runs} runs are skipped: {reason}" for reason, runs in counts.items()]
 
     @property
     def n_runs(self) -> int:
@@ -110,8 +113,7 @@ def run(
     See also: load, summary, report, Experiment
     """
     plan = make_plan(source, results=results, force=force)
-    plan.check()
-    for sentence in refusals(plan):
+    for sentence in plan.check():
         warnings.warn(sentence, RuntimeWarning, stacklevel=2)
     carry_out(plan, jobs=jobs, backend=backend, scheduler=scheduler, checkpoint_every=checkpoint_every,
               progress=progress)  # fmt: skip
@@ -121,11 +123,11 @@ def run(
 def make_plan(source: ExperimentSource, *, results: str | os.PathLike[str] = "results", force: bool = False) -> RunPlan:
     """The runs that are missing; nothing is run or written."""
     plan = RunPlan(*opened(source, results), force=force)
-    for each in {each.name: each for each in plan.experiment.planned}.values():
-        if force or not plan.store.is_complete(each.name):
+    for name, each in {each.name: each for each in plan.experiment.planned}.items():
+        if force or not plan.store.is_complete(name):
             plan.missing.append(each)
-            if (plan.store.runs / each.name).exists() and not force:
-                plan.torn.append(each.name)
+            if (plan.store.runs / name).exists() and not force:
+                plan.torn.append(name)
     return plan
 
 
@@ -192,7 +194,7 @@ def carry_out(
     if interrupted.is_set():
         raise Stopped
     store.tidy()
-    if failed := [each for each in outcomes if each.state == "failed"]:
+    if failed := [each for each in outcomes if each.reason]:
         label = next(each.label for each in plan.missing if each.name == failed[0].name)
         others = f" ({len(failed)} of {len(outcomes)} runs failed; the others are kept.)" if len(outcomes) > 1 else ""
         raise RunError(f"{label}: {failed[0].reason}{others}")
@@ -205,8 +207,7 @@ def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None)
         raise missing_extra("joblib", "lab", "running in parallel") from None
     if backend == "loky":
         return _hand_to_processes(tasks, jobs)
-    options = _dask_options(scheduler) if backend == "dask" else {}
-    with joblib.parallel_config(backend=backend, **options):
+    with joblib.parallel_config(backend=backend, **(_dask_options(scheduler) if backend == "dask" else {})):
         workers = joblib.Parallel(n_jobs=jobs if backend == "threading" else -1, batch_size=1)
         done: list[RunOutcome] = workers(joblib.delayed(perform)(task) for task in tasks)
     return done
@@ -215,20 +216,20 @@ def _hand_out(tasks: list[Task], jobs: int, backend: str, scheduler: str | None)
 def _hand_to_processes(tasks: list[Task], jobs: int) -> list[RunOutcome]:
     """To processes on this machine. If one dies, its run fails, and no other."""
     done: list[RunOutcome] = []
-    while not _survive(_left(tasks, done), jobs, done):
-        begun = [task for task in _left(tasks, done) if (Path(task.folder) / "work" / task.name).exists()]
+
+    def left() -> list[Task]:
+        names = {each.name for each in done}
+        return [task for task in tasks if task.name not in names]
+
+    while not _survive(left(), jobs, done):
+        begun = [task for task in left() if (Path(task.folder) / "work" / task.name).exists()]
         if not begun:
             raise RunError("a worker process died before its first run. Run again without workers (-j 1).")
         for task in begun:  # one at a time, to see which it was
             if not _survive([task], 2, done):
                 reason = "its process died, perhaps of too little memory. Run fewer at once (-j 1) or fewer agents."
-                done.append(RunOutcome(task.name, "failed", reason))
+                done.append(RunOutcome(task.name, reason))
     return done
-
-
-def _left(tasks: list[Task], done: list[RunOutcome]) -> list[Task]:
-    names = {each.name for each in done}
-    return [task for task in tasks if task.name not in names]
 
 
 def _survive(tasks: list[Task], jobs: int, done: list[RunOutcome]) -> bool:
@@ -319,12 +320,6 @@ def with_kept_files(experiment: Experiment) -> dict[str, Any]:
 
     lists = {key: [changed(each) for each in table[key]] for key in ("methods", "cases") if key in table}
     return changed(table) | lists
-
-
-def refusals(plan: RunPlan) -> list[str]:
-    """A sentence for every reason why combinations of a sweep cannot run."""
-    counts = Counter(plan.refused.values())
-    return [f"{runs} of {plan.n_runs} runs are skipped: {reason}" for reason, runs in counts.items()]
 
 
 @contextlib.contextmanager

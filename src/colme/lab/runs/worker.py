@@ -57,10 +57,9 @@ class Task(NamedTuple):
 
 
 class RunOutcome(NamedTuple):
-    """How a run ended: "done", "interrupted", or "failed" with a reason."""
+    """How a run ended: it failed if there is a reason."""
 
     name: str
-    state: str
     reason: str = ""
 
 
@@ -88,15 +87,16 @@ def perform(task: Task, team: Any = ALONE) -> RunOutcome:
     team    ranks that share the run, of which this is the first (`colme.lab.runs.worker`)"""
     with _busy if task.parent is not None else contextlib.nullcontext():
         try:
-            return _perform(task, team)
+            _perform(task, team)
         except Interrupted:
-            return RunOutcome(task.name, "interrupted")
+            pass
         except ColmeError as error:
-            return RunOutcome(task.name, "failed", str(error))
+            return RunOutcome(task.name, str(error))
         except Exception as error:  # a user's own method may raise anything; the other runs must go on
             if team.size > 1:
                 abort(team, error)
-            return RunOutcome(task.name, "failed", _reason(error))
+            return RunOutcome(task.name, _reason(error))
+        return RunOutcome(task.name)
 
 
 def _reason(error: BaseException) -> str:
@@ -107,7 +107,7 @@ def _reason(error: BaseException) -> str:
     return f"{words} ({Path(place.filename).name}, line {place.lineno})."
 
 
-def _perform(task: Task, team: Any) -> RunOutcome:
+def _perform(task: Task, team: Any) -> None:
     store, stop = RunStore(task.folder), threading.Event()
     heart = Heart(task, stop)
     if heart.should_stop():
@@ -122,7 +122,6 @@ def _perform(task: Task, team: Any) -> RunOutcome:
             head, trace = run_spec(task, checkpoint, heart.tell, stop, team)
             store.write(task.name, head, trace)
         store.release(task.name)
-    return RunOutcome(task.name, "done")
 
 
 class Heart:
