@@ -53,7 +53,7 @@ class Gossip(NamedTuple):
 
     @classmethod
     def of(cls, n_agents: int, n_edges: int, auto_step: float, rounds: int | str = "auto") -> Gossip:
-        """`auto_step`: the largest stable step of consensus, 1 / r if regular (`colme.spectrum.stable_step`)."""
+        """`auto_step`: the largest stable step of consensus, 1 / r if regular (`colme.consensus.stable_step`)."""
         degree = 2.0 * n_edges / n_agents
         regular = degree > 2.0 and abs(auto_step * degree - 1.0) < 1e-9
         gossip = cls(n_agents, degree, regular, 0)

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from colme.consensus import stable_step
 from colme.errors import MethodError, shorten
 from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph
 from colme.method import EVERYONE, Agent, Inbox, Method, NeighborState, Place, World, arrived
-from colme.spectrum import stable_step
 from colme.support.arrays import Floats, Integers
 
 Outboxes = dict[Any, dict[Hashable, Any]]

@@ -152,7 +152,7 @@ class Place:
     neighbors: tuple[Hashable, ...]  # in the order in which they are added up
     n_agents: int
     n_edges: int
-    auto_step: float  # the step of step="auto", see `colme.spectrum.stable_step`
+    auto_step: float  # the step of step="auto", see `colme.consensus.stable_step`
     sigma: float | None
     width: float | None = None
     kurtosis: float = 3.0

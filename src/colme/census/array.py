@@ -24,12 +24,12 @@ from colme.census.posterior import (
 )
 from colme.census.sample_variance import SamplingNoise
 from colme.census.variance_function import CONSTANT, is_constant
+from colme.consensus import stable_step
 from colme.gossip import agents_heard, consensus_round, line_room, line_width, mean_over_agents, sum_over_agents
 from colme.graphs import Graph
 from colme.method import Posterior, State, World
 from colme.metrics import NOT_KNOWN
 from colme.samples import running_mean
-from colme.spectrum import stable_step
 from colme.support.arrays import Floats, Integers, Mask
 from colme.support.saved import COMMON
 
