@@ -231,9 +231,8 @@ class Bound(msgspec.Struct, frozen=True):
     def radius(self, n: int, sigma: float = 1.0) -> float:
         if self.name == "fourth-moment":
             return float(fourth_moment_radius(n, sigma, self.gamma, self.kurtosis))
-        if self.name == "difference":
-            return float(difference_radius(n, sigma, self.gamma))
-        return float(laplace_radius(n, sigma, self.gamma))
+        radius = difference_radius if self.name == "difference" else laplace_radius
+        return float(radius(n, sigma, self.gamma))
 
     def table(self, n: int) -> Floats:
         """R(0), .., R(n) and some more, at sigma = 1: every radius is proportional to sigma."""

@@ -198,7 +198,9 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
     if exact:
         start = np.eye(hood.n_own, n, hood.first)
     else:
-        start = _signs(hood, -(-REGULAR_PROBES // n) if gossip.regular else PROBES)
+        n_probes = -(-REGULAR_PROBES // n) if gossip.regular else PROBES
+        words = [random.words(0, random.PROBE, k, first=hood.first, n=hood.n_own) for k in range(n_probes)]
+        start = np.where(np.stack(words, axis=1) >> np.uint32(31) == 0, 1.0, -1.0)
     n_columns, own = start.shape[1], slice(hood.at, hood.at + hood.n_own)
     now, before = (line_room(hood, n_columns, np.float64) for _ in range(2))
     now[own, :n_columns] = start
@@ -220,11 +222,3 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
         if (heard >= EXPANDER * random_graph).all():
             return random_graph
     return heard
-
-
-def _signs(hood: Neighborhood, n_probes: int) -> Floats:
-    """Random signs of the own agents."""
-    words = np.stack(
-        [random.words(0, random.PROBE, k, first=hood.first, n=hood.n_own) for k in range(n_probes)], axis=1
-    )
-    return np.where(words >> np.uint32(31) == 0, 1.0, -1.0)

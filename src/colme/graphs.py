@@ -154,15 +154,12 @@ class GraphTotals(NamedTuple):
 class GraphPart(Graph):
     """The rows of one worker's own agents (`colme._core.team`), with the places of their neighbors in its arrays."""
 
-    __slots__ = ("totals",)
+    __slots__ = ("whole",)
+    whole: GraphTotals
 
     def __init__(self, indptr: ArrayLike, indices: ArrayLike, totals: GraphTotals):
         super().__init__(indptr, indices, check=False)
-        self.totals = totals
-
-    @property
-    def whole(self) -> GraphTotals:
-        return self.totals
+        self.whole = totals
 
     def components(self) -> Integers:
         """None: they cannot be told from a part."""
@@ -395,7 +392,7 @@ def gnp_random_graph(n_agents: int, p: float, *, rng: Rng = None) -> Graph:
     n_pairs = n_agents * (n_agents - 1) // 2
     generator = _generator(rng)
     if p <= 0 or n_pairs == 0:
-        return _from_pairs(n_agents, np.empty(0, np.int64), np.empty(0, np.int64))
+        return from_edges([], n_agents)
     if p >= 1:
         return complete_graph(n_agents)
     chosen, last = [], -1

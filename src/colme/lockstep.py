@@ -133,7 +133,7 @@ def lost_messages(graph: Graph, seed: int, t: int, loss: float) -> set[tuple[int
     """(from, to) of the messages that get lost at step t."""
     if not loss:
         return set()
-    ends = np.stack([graph.indices, np.repeat(np.arange(graph.n_agents), graph.degrees)], axis=1)
+    ends = np.stack([graph.indices, graph.owners], axis=1)
     return set(map(tuple, ends[~arrived(seed, t, len(ends), loss)].tolist()))
 
 

@@ -76,8 +76,7 @@ class Recording:
             )
         self._truth = None if means is None else self._per_agent(means, "means") - self.origin
         self.class_: NDArray[Any] | None = None
-        if classes is None and self._truth is not None:
-            classes = self._truth
+        classes = self._truth if classes is None else classes
         if classes is not None:
             found, class_ = np.unique(self._per_agent(classes, "classes", None), return_inverse=True)
             self.class_ = class_.astype(class_dtype(len(found)))

@@ -22,7 +22,6 @@ from colme._core.jit import (
     at,
     bits_to_float,
     equation,
-    helper,
     kernel,
     lanes_like,
     select,
@@ -105,8 +104,9 @@ def _fill_gaussian(out, first, t0, key0, key1, location, scale):
                 line[i] = location[i] + at(scale, i) * f64(noise[lane])
 
 
-@helper
-def _noise(kind, word, word_2, df):
+@equation
+def _noise(kind: int, word: Any, word_2: Any, df: Any) -> Any:
+    """Noise of any kind but the Gaussian one; of Bernoulli samples, what is compared with the mean."""
     if kind == UNIFORM:
         return uniform_noise(word)
     if kind == LAPLACE:
@@ -152,15 +152,9 @@ def _fill_numpy(out: Floats, first: int, t0: int, seed: int, kind: int, df: floa
         if kind == GAUSSIAN:
             w0, w1, w2, w3 = w.reshape(-1, 4, 16).swapaxes(0, 1)
             noise = np.stack([*box_muller(w0, w1), *box_muller(w2, w3)], axis=1).reshape(-1)
-        elif kind == UNIFORM:
-            noise = uniform_noise(w)
-        elif kind == BERNOULLI:
-            noise = uniform(w)
-        elif kind == EXPONENTIAL:
-            noise = exponential_noise(w)
         else:
-            v = random.words_numpy(seed, VALUE_2, t, first=first, n=len(w))
-            noise = laplace_noise(w, v) if kind == LAPLACE else student_noise(w, v, df)
+            v = random.words_numpy(seed, VALUE_2, t, first=first, n=len(w)) if kind in (LAPLACE, STUDENT) else w
+            noise = _noise(kind, w, v, df)
         noise = noise[:n].astype(f64)
         line[:] = noise < location if kind == BERNOULLI else location + scale * noise
 

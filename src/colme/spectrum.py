@@ -76,8 +76,7 @@ def laplacian_matrix(graph: Graph) -> Floats:
 
     See also: metropolis_matrix, spectrum
     """
-    adjacency = graph.adjacency().astype(float)
-    return np.diag(adjacency.sum(axis=1)) - adjacency
+    return np.diag(graph.degrees.astype(float)) - graph.adjacency()
 
 
 def metropolis_matrix(graph: Graph) -> Floats:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from colme.confidence import BURN_IN
 from colme.errors import SampleError, shorten
 from colme.graphs import Graph, from_edges, random_regular_graph
-from colme.lockstep import Carrier, Outboxes, agents_of, deliver, lockstep, step_together
+from colme.lockstep import Outboxes, agents_of, deliver, lockstep, step_together
 from colme.method import EVERYONE, Agent, Inbox, State
 from colme.methods import Method
 from colme.node.net.memory import MemoryNetwork, lockstep_over
@@ -143,13 +143,7 @@ def messages_go_to_neighbors(case: Case) -> None:
     if type(case.method).agent is Method.agent or case.method.by_name or case.method.baseline:
         return
     agents = agents_of(case.method, case.graph, sigma=SIGMA, width=WIDTH, classes=case.classes)
-    carry = _checked(agents, deliver(agents, set()))
-    for row in case.samples[:5]:
-        step_together(agents, row, carry)
-
-
-def _checked(agents: Mapping[Any, Agent], carry: Carrier) -> Carrier:
-    """Carries the same messages, and refuses those to agents that are not neighbors."""
+    carry = deliver(agents, set())
 
     def checked(outboxes: Outboxes, exchange: int) -> Mapping[Any, Inbox]:
         for a, outbox in outboxes.items():
@@ -165,7 +159,8 @@ def _checked(agents: Mapping[Any, Agent], carry: Carrier) -> Carrier:
                 )
         return carry(outboxes, exchange)
 
-    return checked
+    for row in case.samples[:5]:
+        step_together(agents, row, checked)
 
 
 def matches_the_reference(case: Case) -> None:
@@ -192,7 +187,7 @@ def threads_and_blocks_do_not_matter(case: Case) -> None:
     together = simulate(case.method, case.scenario, degree=6, steps=30, seeds=range(3), n_jobs=3)
     for one, other in zip(alone, together, strict=True):
         _same(other.final.estimate, one.final.estimate, "three threads")
-    many = Scenario(n_agents=200, means=(0.0, 1.25), sigma=SIGMA, distribution="uniform", skip_rate=0.1)
+    many = msgspec.structs.replace(case.scenario, n_agents=200, skip_rate=0.1)
     graph = random_regular_graph(200, 6, rng=1)
     ends = []
     for block in (BLOCK, 64, 128, 7 * 200):  # many steps at a time; agents in parts of 64, of 128; seven steps
@@ -323,8 +318,8 @@ def false_pruning_stays_below_delta(case: Case) -> None:
     if getattr(method, "level", "agent") == "agent" or method.gamma is not None:
         return
     runs = 40
-    scenario = Scenario(n_agents=N, means=(1.0,), sigma=SIGMA, distribution="uniform")
-    traces = simulate(method, scenario, degree=6, steps=150, seeds=range(runs))
+    one_class = msgspec.structs.replace(case.scenario, means=(1.0,))
+    traces = simulate(method, one_class, degree=6, steps=150, seeds=range(runs))
     broken = sum(trace.lost_edges.max() > 0 for trace in traces)
     allowed = method.delta * runs + 3.0 * np.sqrt(method.delta * (1.0 - method.delta) * runs)
     assert broken <= allowed, f"{broken} of {runs} runs cut a true edge; delta={method.delta} allows {allowed:.1f}"
@@ -365,15 +360,10 @@ def check_method(method: Method, reference: Reference | None = None) -> None:
         except AssertionError as error:
             raise AssertionError(f"{method!r} breaks the promise {promise.__name__!r}: {error}") from error
         except AttributeError as error:
-            if _lacks_parent(error.obj):
+            if isinstance(error.obj, Agent | State) and not {"place", "world"} & vars(error.obj).keys():
                 name = type(error.obj).__name__
                 raise AssertionError(
                     f"{name} has no {error.name!r}, which {name}.__init__ leaves to its parent class. "
                     "Call super().__init__(...) first in it, with the arguments of the parent."
                 ) from error
             raise
-
-
-def _lacks_parent(thing: Any) -> bool:
-    """Whether it is an agent or a state whose class does not call the constructor of its parent."""
-    return isinstance(thing, Agent | State) and not {"place", "world"} & vars(thing).keys()

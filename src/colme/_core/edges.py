@@ -719,7 +719,7 @@ class Neighbors(Edges):
     def __init__(self, graph: Graph, class_: NDArray[Any]):
         super().__init__(Neighborhood(graph.n_agents))
         self._graph = graph
-        self._own = np.repeat(np.arange(graph.n_agents), graph.degrees)
+        self._own = graph.owners
         self._other = graph.indices.astype(np.int64)
         self._within = class_[self._own] == class_[self._other]
         self.kept = np.ones(len(self._own), np.bool_)

@@ -15,7 +15,7 @@ import click
 import numpy as np
 
 from colme.cli.output import format_option, row_progress, say, say_left_out, wide_option
-from colme.cli.parameters import SEED, Number
+from colme.cli.parameters import FILE, PATH, SEED, Number
 from colme.data.read.format import DECIMALS, THOUSANDS, TableFormat
 from colme.errors import RunError, printable
 from colme.support.tables import csv_of, print_table
@@ -73,7 +73,7 @@ def _column_options(command: Any) -> Any:
 
 
 @click.command("estimate")
-@click.argument("files", type=click.Path(), nargs=-1, required=True, metavar="FILE...")
+@click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE...")
 @click.option("--agent", multiple=True, metavar="COLUMN",
               help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
 @_column_options
@@ -104,13 +104,13 @@ def _column_options(command: Any) -> Any:
 @click.option("--time-format", metavar="FORMAT",
               help="How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30.")  # fmt: skip
 @table_format_options
-@click.option("-o", "--output", "outputs", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
+@click.option("-o", "--output", "outputs", multiple=True, type=FILE,
               help="Write all agents to a .parquet, .csv or .json file; repeat for more files.")  # fmt: skip
 @click.option("--escape-formulas", is_flag=True,
               help="In CSV, for spreadsheets: an apostrophe before names that begin like a formula.")  # fmt: skip
-@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE",
+@click.option("--plot", type=FILE,
               help="Write a figure: .svg, .pdf or .png.")  # fmt: skip
-@click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page: .html.")
+@click.option("--report", type=FILE, help="Write a page: .html.")
 @click.option("-q", "--quiet", is_flag=True, help="Print only data: no progress and no messages.")
 @wide_option
 @format_option

@@ -9,11 +9,11 @@ import click
 
 from colme.cli.estimate_command import check_targets, table_format_options
 from colme.cli.output import row_progress, say
-from colme.cli.parameters import SEED
+from colme.cli.parameters import FILE, PATH, SEED
 
 
 @click.command("moments")
-@click.argument("file", type=click.Path())
+@click.argument("file", type=PATH)
 @click.option("--agent", multiple=True, required=True, metavar="COLUMN",
               help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
 @click.option("--value", required=True, metavar="COLUMN", help="Column of samples: numbers, or yes and no.")
@@ -21,7 +21,7 @@ from colme.cli.parameters import SEED
 @click.option("--seed", type=SEED,
               help="Seed of the random folds, another one for each part (default: drawn anew).")  # fmt: skip
 @table_format_options
-@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), metavar="FILE",
+@click.option("-o", "--output", required=True, type=FILE,
               help="Write the moments to this .arrow file.")  # fmt: skip
 @click.option("-q", "--quiet", is_flag=True, help="No progress and no messages.")
 def command(file: str, agent: tuple[str, ...], output: str, quiet: bool, **options: Any) -> None:

@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from colme.cli.output import emit, format_option, live_page, live_rows, say, wide_option
-from colme.cli.parameters import METHOD, SEED, Number
+from colme.cli.parameters import METHOD, PATH, SEED, Number
 from colme.errors import MethodError, NodeError, one_of, printable
 from colme.support.tables import parse_word
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from colme.node.config.node_toml import NodeConfig
 
 _configs = click.option(
-    "-c", "--config", "configs", type=click.Path(), multiple=True, default=("node.toml",),
+    "-c", "--config", "configs", type=PATH, multiple=True, default=("node.toml",),
     metavar="FILE", help="The configuration of a node on this machine; repeat it for more.",
 )  # fmt: skip
-_config = click.option("-c", "--config", type=click.Path(), default="node.toml", metavar="FILE",
+_config = click.option("-c", "--config", type=PATH, default="node.toml", metavar="FILE",
                        help="The configuration of the node.")  # fmt: skip
 _days = click.option("--days", type=click.IntRange(1, 36500), default=365,
                      help="Validity of the certificates.")  # fmt: skip
@@ -46,7 +46,7 @@ def _field(text: str) -> tuple[str, Any]:
 _fields = click.option("--set", "fields", type=_field, multiple=True, metavar="FIELD=VALUE",
                        help="A field of the method; repeat it for more.")  # fmt: skip
 _modules = click.option(
-    "--module", "modules", type=click.Path(), multiple=True, metavar="FILE",
+    "--module", "modules", type=PATH, multiple=True, metavar="FILE",
     help="A Python file with a method of your own, which is executed; repeat it for more.",
 )  # fmt: skip
 
@@ -172,7 +172,7 @@ def forgive(name: str, config: str) -> None:
 @click.option("--web", is_flag=True, help="Show the nodes and their graph in the browser, at an address on loopback.")
 @click.option("--port", type=click.IntRange(1, 65535), help="The port of that address (default: a free one).")
 @click.option("--open/--no-open", "opened", default=None, help="Open the page in a browser (default: on a terminal).")
-@click.option("--reports", type=click.Path(), metavar="FILE",
+@click.option("--reports", type=PATH, metavar="FILE",
               help="With --web: JSON lines that nodes of other machines report; - is stdin.")  # fmt: skip
 @click.pass_context
 def watch(
@@ -266,7 +266,7 @@ def keys(
 
 
 @command.command("plan")
-@click.argument("hosts", type=click.Path())
+@click.argument("hosts", type=PATH)
 @click.option("-o", "--output", default="fleet", metavar="FOLDER", help="A new folder.")
 @_method
 @_fields
@@ -334,7 +334,7 @@ def plan(
 @_fields
 @_modules
 @click.option("--seed", type=SEED, default=0, help="Seed of the graph and the samples.")
-@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw a figure of the run: .svg, .pdf or .png.")
+@click.option("--plot", type=PATH, metavar="FILE", help="Draw a figure of the run: .svg, .pdf or .png.")
 @format_option
 def demo(
     seconds: float, n_agents: int, method: str, fields: tuple[tuple[str, Any], ...], modules: tuple[str, ...],

@@ -32,9 +32,9 @@ def _experiments() -> list[str]:
 
 
 def _methods() -> list[str]:
-    from colme.methods import METHODS
+    from colme.methods.registry import methods_by_name
 
-    return [str(method.__struct_config__.tag) for method in METHODS]
+    return list(methods_by_name())
 
 
 def _figures() -> list[str]:
@@ -58,6 +58,7 @@ class Number(click.FloatRange):
 
 MOST_JOBS = 1024
 """Processes or threads at once, at most."""
+FILE, FOLDER, PATH = click.Path(dir_okay=False), click.Path(file_okay=False), click.Path()
 EXPERIMENT = Name("experiment", _experiments)
 FIGURE = Name("figure", _figures)
 METHOD = Name("method", _methods)
@@ -67,7 +68,7 @@ SPARE_OF_RUNS = ("configuration", "agents", "steps", "rewire", "tolerance", "rec
 """Columns of a table of runs that a narrow terminal leaves out first."""
 
 results_option: Any = click.option(
-    "--results", type=click.Path(file_okay=False), default="results", envvar="COLME_RESULTS",
+    "--results", type=FOLDER, default="results", envvar="COLME_RESULTS",
     help="Folder in which every experiment has a folder of its own.",
 )  # fmt: skip
 

@@ -7,14 +7,14 @@ from pathlib import Path
 import click
 
 from colme.cli.output import emit, format_option, say
-from colme.cli.parameters import EXPERIMENT, FIGURE, Number, results_option, source_of
+from colme.cli.parameters import EXPERIMENT, FIGURE, FOLDER, Number, results_option, source_of
 
 
 @click.command("plot")
 @click.argument("experiment", type=EXPERIMENT)
 @click.argument("figures", nargs=-1, type=FIGURE)
 @results_option
-@click.option("--into", type=click.Path(file_okay=False), help="Folder to write to (default: plots, beside the runs).")
+@click.option("--into", type=FOLDER, help="Folder to write to (default: plots, beside the runs).")
 @click.option("--width", metavar="LENGTH", help="Width of the figures: 84mm, 8.4cm, 3.3in or 240pt.")
 @click.option("--font-size", type=Number(1, 1000), metavar="POINTS", help="Size of the letters.")
 @click.option("--font", metavar="FAMILY", help="Font of the letters, such as 'Times New Roman' or serif.")

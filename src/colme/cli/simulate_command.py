@@ -9,7 +9,7 @@ import click
 
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say, wide_option
-from colme.cli.parameters import METHOD, MOST_JOBS, parse_seeds
+from colme.cli.parameters import FILE, METHOD, MOST_JOBS, parse_seeds
 from colme.lab.planning import Planned
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
 from colme.lab.watched_run import feed_of, fitting_messages, shown_together
@@ -31,7 +31,7 @@ SPARE = (*spare_metrics(1), "seeds", *spare_metrics(2))
 @click.option("--threads", type=click.IntRange(1, MOST_JOBS), metavar="N",
               help="Threads that share each seed, for 100,000 agents and more (default: 1).")  # fmt: skip
 @click.option("--trace", is_flag=True, help="Print every recorded step, not only the last one.")
-@click.option("--live", type=click.Path(dir_okay=False), metavar="FILE",
+@click.option("--live", type=FILE,
               help="Also write a page that plays the run of the first seed: estimates, graph, errors.")  # fmt: skip
 @click.option("--frames", type=click.IntRange(2, 1000), metavar="N",
               help="Moments in that page (default: up to 120, as fit into 3 MB).")  # fmt: skip

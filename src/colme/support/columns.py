@@ -164,9 +164,7 @@ def columns_of(table: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     return found if isinstance(table, Mapping) else {role: series.to_numpy() for role, series in found.items()}
 
 
-def as_events(
-    agent: Any, value: Any, time: Any
-) -> tuple[Labels, Floats, Floats | None]:  # fmt: skip
+def as_events(agent: Any, value: Any, time: Any) -> tuple[Labels, Floats, Floats | None]:
     """Labels, values and times (None if `time` is None) of all rows that have a value; every row is checked."""
     values, labels = _as_values(value), _as_column(agent, "agent")
     times = None if time is None else _as_times(time)
@@ -176,7 +174,7 @@ def as_events(
         labels, values = labels[there], values[there]
         times = None if times is None else times[there]
     if times is not None and not np.isfinite(times).all():
-        row = _row_of(there, int(np.argmin(np.isfinite(times))))
+        row = row_name(np.flatnonzero(there)[np.argmin(np.isfinite(times))])
         raise SampleError(f"the time in {row} is missing or infinite: every sample needs one. Leave the row out.")
     return _as_labels(labels, there), values, times
 
@@ -189,7 +187,7 @@ def _as_labels(column: NDArray[Any], there: Mask) -> Labels:
     found = column.tolist()
     if set(map(type, found)) <= {str, int}:
         return found
-    return [as_label(label, f" in {_row_of(there, i)}") for i, label in enumerate(found)]
+    return [as_label(label, f" in {row_name(row)}") for row, label in zip(np.flatnonzero(there), found, strict=True)]
 
 
 def _as_column(values: Any, name: str) -> NDArray[Any]:
@@ -235,20 +233,14 @@ def _as_values(values: Any) -> Floats:
 def _as_times(values: Any) -> Floats:
     column = _as_column(values, "time")
     if column.dtype.kind == "M":
-        return _seconds(column)
+        # Microseconds are exact in float64 for 285 years: a date gives the same bits however it comes in
+        return np.where(np.isnat(column), np.nan, column.astype("M8[us]").astype(np.int64) / 1e6)
     if column.dtype.kind in "biuf":
         return column.astype(np.float64)
     if column.dtype.kind == "m":
         return np.where(np.isnat(column), np.nan, column / np.timedelta64(1, "s"))
     found = [np.nan if is_missing(x) else as_time(x, f" in {row_name(i)}") for i, x in enumerate(column)]
     return np.array(found, np.float64)
-
-
-def _seconds(times: NDArray[Any]) -> Floats:
-    """Seconds since 1970. Microseconds are exact in float64 for 285 years, so a date gives the same bits however it
-    comes in."""
-    microseconds = times.astype("M8[us]").astype(np.int64)
-    return np.where(np.isnat(times), np.nan, microseconds / 1e6)
 
 
 def _as_number(
@@ -267,8 +259,3 @@ def _as_number(
 def _refuse_size(number: float, where: str) -> NoReturn:
     raise SampleError(f"sample {number}{where}: it must be finite, and below {_LARGEST:g}. Leave it out, or try "
                       "another unit.")  # fmt: skip
-
-
-def _row_of(there: Mask, i: int) -> str:
-    """The row of the i-th sample that is there."""
-    return row_name(int(np.flatnonzero(there)[i]))
