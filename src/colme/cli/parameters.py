@@ -13,6 +13,17 @@ from click.shell_completion import CompletionItem
 from colme.errors import ExperimentError, one_of
 
 
+def option(*names_and_help: str, **more: Any) -> Any:
+    """`click.option`, for its names and, last, its help."""
+    *names, words = names_and_help
+    return click.option(*names, help=words, **more)
+
+
+def switch(*names_and_help: str) -> Any:
+    """An option without a value."""
+    return option(*names_and_help, is_flag=True)
+
+
 class Name(click.ParamType):  # type: ignore[type-arg]
     """A name, which shells complete; the library checks it. An experiment is also a file or a folder of results."""
 
@@ -67,10 +78,8 @@ SEED = click.IntRange(0, 2**63 - 1)
 SPARE_OF_RUNS = ("configuration", "agents", "steps", "rewire", "tolerance", "record", "precision")
 """Columns of a table of runs that a narrow terminal leaves out first."""
 
-results_option: Any = click.option(
-    "--results", type=FOLDER, default="results", envvar="COLME_RESULTS",
-    help="Folder in which every experiment has a folder of its own.",
-)  # fmt: skip
+results_option: Any = option("--results", "Folder in which every experiment has a folder of its own.",
+                             type=FOLDER, default="results", envvar="COLME_RESULTS")  # fmt: skip
 
 
 def source_of(experiment: str, results: str, *, shipped_first: bool = False) -> Path | str:
