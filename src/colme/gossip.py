@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core import random
 from colme._core.jit import LINE, lanes_like, per_line, prefetch, slp_kernel
@@ -25,7 +24,7 @@ from colme._core.team import Neighborhood
 from colme.consensus import metropolis_weight
 from colme.graphs import Graph
 from colme.spectrum import metropolis_weights
-from colme.support.arrays import Floats
+from colme.support.arrays import Array, Floats
 
 u64 = np.uint64
 
@@ -87,9 +86,9 @@ class Gossip(NamedTuple):
         return min(float(self.n_agents), reached + 1.0)
 
     def round_of_one(
-        self, now: NDArray[Any], before: NDArray[Any], heard: Iterable[tuple[int, NDArray[Any]]], own_degree: int,
+        self, now: Array, before: Array, heard: Iterable[tuple[int, Array]], own_degree: int,
         *, first: bool,
-    ) -> NDArray[Any]:  # fmt: skip
+    ) -> Array:  # fmt: skip
         """`consensus_round` for one agent: z after a round in which it hears the degrees and the z of neighbors."""
         number = now.dtype.type
         own, total = number(1.0), np.zeros_like(now)
@@ -107,7 +106,7 @@ class Gossip(NamedTuple):
         return metropolis_weights(graph, hood.seen("degree", graph.degrees)).astype(dtype)
 
 
-def sum_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
+def sum_over_agents(own: Array, hood: Neighborhood) -> Any:
     """The sum over all agents of numbers or rows of numbers, of which a worker has those of its own agents: the same
     bits for any number of workers (`colme._core.team`)."""
     sums, whole = np.zeros((hood.n_pages, *own.shape[1:])), len(own) // hood.page
@@ -118,12 +117,12 @@ def sum_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
     return hood.team.gather(sums).sum(axis=0)
 
 
-def mean_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
+def mean_over_agents(own: Array, hood: Neighborhood) -> Any:
     """The mean, as `sum_over_agents`."""
     return sum_over_agents(own, hood) / hood.n_agents
 
 
-def line_room(hood: Neighborhood, n_columns: int, dtype: Any) -> NDArray[Any]:
+def line_room(hood: Neighborhood, n_columns: int, dtype: Any) -> Array:
     """Zeros for `consensus_round`, (visible agents, at least so many columns): each row is some whole lines."""
     width = line_width(n_columns, dtype)
     return hood.lines(width * np.dtype(dtype).itemsize // 8).view(dtype).reshape(hood.n_visible, width)

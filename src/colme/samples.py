@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core import random
 from colme._core.jit import (
@@ -30,7 +29,7 @@ from colme._core.jit import (
 from colme._core.random import SKIP, VALUE, VALUE_2, box_muller, circle_point, minus_two_log, philox, uniform
 from colme.errors import SampleError, whole
 from colme.scenario import DISTRIBUTIONS, Scenario, check_seed
-from colme.support.arrays import Floats
+from colme.support.arrays import Array, Floats
 
 f32, f64, i32, u32, u64 = np.float32, np.float64, np.int32, np.uint32, np.uint64
 
@@ -191,7 +190,7 @@ class ScenarioStream:
         seed = check_seed(seed)
         population = scenario.populate(seed, first=first, n=n)
         self.scenario, self.seed, self.first = scenario, seed, first
-        self.class_: NDArray[Any] | None = population.class_
+        self.class_: Array | None = population.class_
         self._entry = population.entry
         self._offset = 0.0 if population.offset is None else population.offset
         self.loss = scenario.loss

@@ -15,7 +15,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.confidence import BURN_IN
 from colme.errors import SampleError, shorten
@@ -31,11 +30,11 @@ from colme.sim.run import Run
 from colme.sim.sampling import BLOCK, Sampler
 from colme.sim.simulation import simulate
 from colme.sim.spec import RunSpec
-from colme.support.arrays import Floats
+from colme.support.arrays import Array, Floats
 
 __all__ = ["PROMISES", "check_method", "lockstep"]
 
-Reference = Callable[[Floats, Graph, NDArray[Any], Any], Floats]
+Reference = Callable[[Floats, Graph, Array, Any], Floats]
 """Estimates (steps, agents) from (samples, graph, classes, sigma), from code that the method does not share."""
 
 N, STEPS, SIGMA = 24, 60, 0.5
@@ -61,7 +60,7 @@ class Case:
         return draw(self.scenario, 5, STEPS)
 
     @property
-    def classes(self) -> NDArray[Any]:
+    def classes(self) -> Array:
         return self.scenario.populate(5).class_
 
     @property
@@ -108,7 +107,7 @@ class Case:
         return estimates
 
 
-def _same(got: NDArray[Any], wanted: NDArray[Any], what: str, tolerance: float = 0.0) -> None:
+def _same(got: Array, wanted: Array, what: str, tolerance: float = 0.0) -> None:
     assert got.shape == wanted.shape, f"{what}: shapes {got.shape} and {wanted.shape}"
     off = ~((got == wanted) | (np.isnan(got) & np.isnan(wanted)) | (np.abs(got - wanted) <= tolerance))
     if off.any():

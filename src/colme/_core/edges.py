@@ -52,7 +52,7 @@ from colme._core.jit import CHUNK, LANES, at, equation, helper, kernel, lanes_li
 from colme._core.team import Neighborhood
 from colme.confidence import DifferenceTest, apart, too_far
 from colme.graphs import Graph
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Floats, Integers, Mask, row_ends
 
 f32, u16, u32, u64 = np.float32, np.uint16, np.uint32, np.uint64
 
@@ -234,16 +234,11 @@ def _compress(at, slots, offsets, places, indptr, values, out):
                     k += u64(1)
 
 
-def _row_ends(degree: NDArray[Any]) -> Integers:
-    """Where the rows of agents with these degrees begin; one more for the end of the last."""
-    return np.concatenate([[0], np.cumsum(degree, dtype=np.int64)])
-
-
 def lay_out(graph: Graph, at: int, class_: NDArray[Any]) -> tuple[NDArray[np.uint32], Integers, int]:
     """(slots, offsets) of the rows of a graph, row a for own agent a, and how many neighbors are of another class."""
     n_blocks = -(-graph.n_agents // LANES)
     width = np.maximum.reduceat(graph.degrees, np.arange(n_blocks) * LANES) if n_blocks else np.empty(0, np.int64)
-    offsets = np.concatenate([[0], np.cumsum(width * LANES)]).astype(np.int64)
+    offsets = row_ends(width * LANES)
     slots = np.empty(offsets[-1], np.uint32)
     wrong = _lay_out(graph.indptr, graph.indices, at, offsets, slots, class_)
     return slots, offsets, wrong
@@ -666,7 +661,7 @@ class KeptEdges(Edges):
     @neighbors.setter
     def neighbors(self, numbers: NDArray[np.uint32]) -> None:
         """Make the table anew, from degrees that were put back before."""
-        rows = Graph(_row_ends(self.degree), self.hood.places(numbers), check=False)
+        rows = Graph(row_ends(self.degree), self.hood.places(numbers), check=False)
         slots, self.offsets[:], wrong = lay_out(rows, self.hood.at, self.table.class_)
         self.slots[: len(slots)] = slots
         self.order[:], self.places[:] = first_order(rows.n_agents)
@@ -678,7 +673,7 @@ class KeptEdges(Edges):
 
     def _compressed(self, values: NDArray[Any], out: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
         """The living edges as compressed rows, by own agent: indptr, and the values of their slots."""
-        indptr = _row_ends(self.degree)
+        indptr = row_ends(self.degree)
         out = np.empty(indptr[-1], values.dtype) if out is None else out[: indptr[-1]]
         _compress(self.hood.at, self.slots, self.offsets, self.places, indptr, values, out)
         return indptr, out
@@ -690,7 +685,7 @@ class KeptEdges(Edges):
     def put_flows(self, of_edges: Floats, flows: Floats) -> None:
         """The flows of slots from those of edges, right after `neighbors` were put back: row a is that of agent a."""
         agent = np.repeat(np.arange(len(self.degree)), self.degree)
-        number = np.arange(len(agent)) - _row_ends(self.degree)[agent]  # of the neighbor in its row
+        number = np.arange(len(agent)) - row_ends(self.degree)[agent]  # of the neighbor in its row
         flows[:] = 0.0
         flows[self.offsets[agent // LANES] + LANES * number + agent % LANES] = of_edges
 
@@ -765,7 +760,7 @@ class Neighbors(Edges):
         return int((self.degree == 0).sum())
 
     def graph(self) -> Graph:
-        return Graph(_row_ends(self.degree), self._graph.indices[self.kept], check=False)
+        return Graph(row_ends(self.degree), self._graph.indices[self.kept], check=False)
 
 
 def _share(mask: Mask) -> float:

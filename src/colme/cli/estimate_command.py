@@ -15,7 +15,7 @@ import click
 import numpy as np
 
 from colme.cli.output import format_option, row_progress, say, say_left_out, wide_option
-from colme.cli.parameters import FILE, PATH, SEED, Number, option, switch
+from colme.cli.parameters import FILE, PATH, SEED, Number, Texts, option, switch
 from colme.data.read.format import DECIMALS, THOUSANDS, TableFormat
 from colme.errors import RunError, printable
 from colme.support.tables import csv_of, print_table
@@ -112,8 +112,8 @@ def _column_options(command: Any) -> Any:
 @format_option
 @click.pass_context
 def command(
-    context: click.Context, /, files: tuple[str, ...], agent: tuple[str, ...], value: str | None,
-    above: tuple[float, ...], top: int | None, explain: tuple[str, ...], outputs: tuple[str, ...], plot: str | None,
+    context: click.Context, /, files: Texts, agent: Texts, value: str | None,
+    above: tuple[float, ...], top: int | None, explain: Texts, outputs: Texts, plot: str | None,
     report: str | None, quiet: bool, wide: bool, form: str, escape_formulas: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Estimate every agent's mean from a table of samples, with those of other agents where that helps.
@@ -197,7 +197,7 @@ def command(
         say("Written: " + ", ".join(map(str, written)))
 
 
-def _missing(file: str, agent: tuple[str, ...], value: str | None, form: TableFormat) -> click.UsageError:
+def _missing(file: str, agent: Texts, value: str | None, form: TableFormat) -> click.UsageError:
     """The error for a missing --agent or --value, with the columns of the file."""
     from colme.data.read.sources import open_source
 
@@ -211,7 +211,7 @@ def _missing(file: str, agent: tuple[str, ...], value: str | None, form: TableFo
     return click.UsageError(f"{' and '.join(wanted)} must name a column.{there} Try: {example}")
 
 
-def _are_moments(files: tuple[str, ...]) -> bool:
+def _are_moments(files: Texts) -> bool:
     """Whether the files hold moments; several files must."""
     from colme.data.partials import read_moments_file
 
@@ -225,7 +225,7 @@ def _are_moments(files: tuple[str, ...]) -> bool:
     return all(found)
 
 
-def check_targets(files: tuple[str, ...], targets: Iterable[tuple[str | None, tuple[str, ...]]]) -> None:
+def check_targets(files: Texts, targets: Iterable[tuple[str | None, tuple[str, ...]]]) -> None:
     """Refuse, before the work, to overwrite the table, to write two outputs to one file, or to write to a folder that
     does not exist.
 

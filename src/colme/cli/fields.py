@@ -12,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from colme.cli.parameters import Texts
 from colme.errors import shorten
 from colme.methods import METHODS, Method
 from colme.scenario import Scenario
@@ -74,7 +75,7 @@ def field_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def parse_flag(name: str, texts: tuple[str, ...], kind: Any) -> Any:
+def parse_flag(name: str, texts: Texts, kind: Any) -> Any:
     """The value as a TOML file would hold it: commas make a list, and a repeated flag makes a sweep."""
     every = [[parse_word(word) for word in text.split(",")] for text in texts]
     if takes_list(kind) and len(every) > 1:

@@ -9,7 +9,7 @@ import click
 
 from colme.cli.estimate_command import check_targets, table_format_options
 from colme.cli.output import row_progress, say
-from colme.cli.parameters import FILE, PATH, SEED, option, switch
+from colme.cli.parameters import FILE, PATH, SEED, Texts, option, switch
 
 
 @click.command("moments")
@@ -22,7 +22,7 @@ from colme.cli.parameters import FILE, PATH, SEED, option, switch
 @table_format_options
 @option("-o", "--output", "Write the moments to this .arrow file.", required=True, type=FILE)
 @switch("-q", "--quiet", "No progress and no messages.")
-def command(file: str, agent: tuple[str, ...], output: str, quiet: bool, **options: Any) -> None:
+def command(file: str, agent: Texts, output: str, quiet: bool, **options: Any) -> None:
     """Write the moments of a part of a table, to merge with those of other parts or sites.
 
     For each agent: the number, mean, squares and extremes of its samples, in five random folds. Rows stay where they

@@ -15,9 +15,9 @@ import click
 from click.core import ParameterSource
 
 from colme.cli.output import emit, format_option, live_page, live_rows, say, wide_option
-from colme.cli.parameters import METHOD, PATH, SEED, Number, option, switch
+from colme.cli.parameters import METHOD, PATH, SEED, Number, Texts, option, switch
 from colme.errors import MethodError, NodeError, one_of, printable
-from colme.support.tables import parse_word
+from colme.support.tables import Row, parse_word
 
 if TYPE_CHECKING:
     from colme.method import Method
@@ -89,7 +89,7 @@ def run(config: str, metrics: str | None, until_end: bool) -> None:
 @_configs
 @format_option
 @wide_option
-def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
+def status(configs: Texts, form: str, wide: bool) -> None:
     """Show samples, estimate and neighbors of running nodes.
 
     JSON and CSV have all columns.
@@ -109,7 +109,7 @@ def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
 @_configs
 @format_option
 @wide_option
-def neighbors(configs: tuple[str, ...], form: str, wide: bool) -> None:
+def neighbors(configs: Texts, form: str, wide: bool) -> None:
     """Show the neighbors of nodes and the age of their records.
 
     Ages are in seconds. JSON and CSV have all columns.
@@ -170,7 +170,7 @@ def forgive(name: str, config: str) -> None:
         type=PATH, metavar="FILE")  # fmt: skip
 @click.pass_context
 def watch(
-    context: click.Context, configs: tuple[str, ...], every: float, times: int | None, form: str, wide: bool,
+    context: click.Context, configs: Texts, every: float, times: int | None, form: str, wide: bool,
     web: bool, port: int | None, opened: bool | None, reports: str | None,
 ) -> None:  # fmt: skip
     """Show a live table of running nodes. A node that does not answer is shown without numbers.
@@ -228,7 +228,7 @@ def watch(
 @_days
 @switch("--rotate", "Replace existing keys and certificates.")
 def keys(
-    names: tuple[str, ...], authority: str, network: str, hosts: tuple[str, ...], output: str, days: int,
+    names: Texts, authority: str, network: str, hosts: Texts, output: str, days: int,
     rotate: bool,
 ) -> None:  # fmt: skip
     """Make a key and a certificate for each of these agents.
@@ -279,7 +279,7 @@ def keys(
 @option("--admit", "Possible neighbors: agents of this plan, or all with a certificate of its authority.",
         type=click.Choice(("members", "certified")), default="members")  # fmt: skip
 def plan(
-    hosts: str, output: str, method: str, fields: tuple[tuple[str, Any], ...], modules: tuple[str, ...],
+    hosts: str, output: str, method: str, fields: tuple[tuple[str, Any], ...], modules: Texts,
     samples: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Plan a fleet: neighbors, keys and a folder for each host.
@@ -330,7 +330,7 @@ def plan(
 @option("--plot", "Draw a figure of the run: .svg, .pdf or .png.", type=PATH, metavar="FILE")
 @format_option
 def demo(
-    seconds: float, n_agents: int, method: str, fields: tuple[tuple[str, Any], ...], modules: tuple[str, ...],
+    seconds: float, n_agents: int, method: str, fields: tuple[tuple[str, Any], ...], modules: Texts,
     seed: int, plot: str | None, form: str,
 ) -> None:  # fmt: skip
     """Start agents on this machine, kill one and restart it.
@@ -371,7 +371,7 @@ def demo(
         say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows the run.")
 
 
-def _method_for_nodes(table: dict[str, Any], modules: tuple[str, ...]) -> Method:
+def _method_for_nodes(table: dict[str, Any], modules: Texts) -> Method:
     """The method of a table, which has a guard, and cuts edges by difference tests, if it can and the table does
     not say otherwise."""
     from colme.node.config.node_toml import method_of
@@ -383,7 +383,7 @@ def _method_for_nodes(table: dict[str, Any], modules: tuple[str, ...]) -> Method
     return method
 
 
-def _nodes(configs: tuple[str, ...]) -> list[NodeConfig]:
+def _nodes(configs: Texts) -> list[NodeConfig]:
     """The configurations, each once: a star stands for any characters of a name."""
     from colme.node.config.node_toml import NodeConfig
 
@@ -396,11 +396,11 @@ def _nodes(configs: tuple[str, ...]) -> list[NodeConfig]:
     return [NodeConfig.read(each) for each in found]
 
 
-def _answers(nodes: list[NodeConfig]) -> list[dict[str, Any]]:
+def _answers(nodes: list[NodeConfig]) -> list[Row]:
     """The status of each node; if it does not answer, its name and why it is `silent`."""
     from colme.node.io.status import ask
 
-    answers: list[dict[str, Any]] = []
+    answers: list[Row] = []
     for node in nodes:
         try:
             answers.append(ask(node.socket))
@@ -409,7 +409,7 @@ def _answers(nodes: list[NodeConfig]) -> list[dict[str, Any]]:
     return answers
 
 
-def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
+def _ask(configs: Texts) -> list[Row]:
     """The status of the nodes that answer; an error if none does."""
     answers = _answers(_nodes(configs))
     found = [each for each in answers if "silent" not in each]
@@ -421,12 +421,12 @@ def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
     return found
 
 
-def _counted(status: dict[str, Any]) -> dict[str, Any]:
+def _counted(status: Row) -> Row:
     """With the number of refusals in place of their reasons."""
     return status | ({"refused": sum(status["refused"].values())} if "refused" in status else {})
 
 
-def _summaries(nodes: list[dict[str, Any]], wide: bool) -> list[dict[str, Any]]:
+def _summaries(nodes: list[Row], wide: bool) -> list[Row]:
     """The rows of a table. Gateways have `agents`, and no estimate of their own: a table of one kind only leaves out
     the columns of the other, unless it is wide."""
     gateways = sum("agents" in each for each in nodes)

@@ -67,6 +67,8 @@ class Number(click.FloatRange):
         return "" if self.min is self.max is None else super()._describe_range()
 
 
+Texts = tuple[str, ...]
+"""The values of an option that may be repeated."""
 MOST_JOBS = 1024
 """Processes or threads at once, at most."""
 FILE, FOLDER, PATH = click.Path(dir_okay=False), click.Path(file_okay=False), click.Path()

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from colme.cli.output import emit, format_option, say
-from colme.cli.parameters import EXPERIMENT, FIGURE, FOLDER, Number, option, results_option, source_of, switch
+from colme.cli.parameters import EXPERIMENT, FIGURE, FOLDER, Number, Texts, option, results_option, source_of, switch
 
 
 @click.command("plot")
@@ -21,7 +21,7 @@ from colme.cli.parameters import EXPERIMENT, FIGURE, FOLDER, Number, option, res
 @switch("--no-title", "Leave out the title, for a figure with a caption.")
 @format_option
 def command(
-    experiment: str, figures: tuple[str, ...], results: str, into: str | None, width: str | None,
+    experiment: str, figures: Texts, results: str, into: str | None, width: str | None,
     font_size: float | None, font: str | None, no_title: bool, form: str,
 ) -> None:  # fmt: skip
     """Draw figures of an experiment as SVG and PDF, with the CSV behind each.

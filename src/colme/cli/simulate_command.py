@@ -9,7 +9,7 @@ import click
 
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say, wide_option
-from colme.cli.parameters import FILE, METHOD, MOST_JOBS, option, parse_seeds, switch
+from colme.cli.parameters import FILE, METHOD, MOST_JOBS, Texts, option, parse_seeds, switch
 from colme.lab.planning import Planned
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
 from colme.lab.watched_run import feed_of, fitting_messages, shown_together
@@ -37,7 +37,7 @@ SPARE = (*spare_metrics(1), "seeds", *spare_metrics(2))
 @format_option
 @field_flags
 def command(
-    methods: tuple[str, ...], seeds: Any, jobs: int | None, threads: int | None, trace: bool, live: str | None,
+    methods: Texts, seeds: Any, jobs: int | None, threads: int | None, trace: bool, live: str | None,
     frames: int | None, quiet: bool, wide: bool, form: str, changes: dict[str, Any],
 ) -> None:  # fmt: skip
     """Simulate methods from flags alone and print their errors.

@@ -9,7 +9,7 @@ import click
 
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import live_page
-from colme.cli.parameters import EXPERIMENT, METHOD, SEED, option, results_option, source_of, switch
+from colme.cli.parameters import EXPERIMENT, METHOD, SEED, Texts, option, results_option, source_of, switch
 from colme.lab.quick import DEFAULTS, flags_experiment
 from colme.lab.watch import WatchSession
 from colme.lab.watched_run import experiment_to_watch, watched_run
@@ -28,7 +28,7 @@ from colme.live.broadcast import Broadcast
 @switch("-q", "--quiet", "Print the address and nothing else.")
 @field_flags
 def command(
-    experiment: str | None, methods: tuple[str, ...], seed: int | None, port: int, opens: bool | None, results: str,
+    experiment: str | None, methods: Texts, seed: int | None, port: int, opens: bool | None, results: str,
     quiet: bool, changes: dict[str, Any],
 ) -> None:  # fmt: skip
     """Watch a simulation in the browser while it runs: estimates, edges and errors, step by step.

@@ -17,10 +17,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.errors import ColumnError, DataError, SampleError, missing_extra, nearest, shorten
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask
 
 Label = str | int
 Labels = list[Label] | Integers
@@ -179,7 +178,7 @@ def as_events(agent: Any, value: Any, time: Any) -> tuple[Labels, Floats, Floats
     return _as_labels(labels, there), values, times
 
 
-def _as_labels(column: NDArray[Any], there: Mask) -> Labels:
+def _as_labels(column: Array, there: Mask) -> Labels:
     if column.dtype.kind in "iu" and len(column):
         low, high = int(column.min()), int(column.max())
         if high - low < _CLOSE * len(column) and high <= np.iinfo(np.int64).max:
@@ -187,10 +186,11 @@ def _as_labels(column: NDArray[Any], there: Mask) -> Labels:
     found = column.tolist()
     if set(map(type, found)) <= {str, int}:
         return found
-    return [as_label(label, f" in {row_name(row)}") for row, label in zip(np.flatnonzero(there), found, strict=True)]
+    rows = zip(np.flatnonzero(there).tolist(), found, strict=True)
+    return [as_label(label, f" in {row_name(row)}") for row, label in rows]
 
 
-def _as_column(values: Any, name: str) -> NDArray[Any]:
+def _as_column(values: Any, name: str) -> Array:
     column = values
     if not isinstance(values, np.ndarray):
         try:

@@ -23,14 +23,14 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.errors import CheckpointError
+from colme.support.arrays import Array
 
 
-def to_arrays(thing: Any, prefix: str) -> dict[str, NDArray[Any]]:
+def to_arrays(thing: Any, prefix: str) -> dict[str, Array]:
     """The saved attributes of an object as arrays, named `prefix.attribute`."""
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, Array] = {}
     for name in thing.saved:
         value = getattr(thing, name)
         if value is None:
@@ -64,7 +64,7 @@ def splits(thing: Any, prefix: str) -> dict[str, str]:
     return found
 
 
-def from_arrays(thing: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
+def from_arrays(thing: Any, prefix: str, arrays: dict[str, Array]) -> None:
     """Put back what `to_arrays` read. Arrays of unchanged shape are filled in place, as others may hold them too.
 
     Raises KeyError where an array is missing, and ValueError where a value does not fit."""
