@@ -15,7 +15,7 @@ import click
 import numpy as np
 
 from colme.cli.output import format_option, row_progress, say, say_left_out, wide_option
-from colme.cli.parameters import FILE, PATH, SEED, Number, Texts, option, switch
+from colme.cli.parameters import FILE, PATH, SEED, Number, Texts, Whole, option, switch
 from colme.data.read.format import DECIMALS, THOUSANDS, TableFormat
 from colme.errors import RunError, printable
 from colme.support.tables import csv_of, print_table
@@ -83,7 +83,7 @@ def _column_options(command: Any) -> Any:
 @option("--method", "auto (by cross-validation), local, pooled, shrinkage, close, census, one-hop or cl-colme.",
         default="auto", metavar="NAME")  # fmt: skip
 @option("--groups", "Largest number of groups to report (default: no limit; 1: do not search for groups).",
-        type=click.IntRange(1, 10**6), metavar="N")  # fmt: skip
+        type=Whole(1, 10**6), metavar="N")  # fmt: skip
 @option("--sigma", "Standard deviation of a sample, if known.", type=Number(min=0, min_open=True), metavar="NUMBER")
 @option("--half-life",
         "The weight of a sample halves in this time: 7d, 12h, 30min, 90s for dates; a plain number if the times are "
@@ -95,7 +95,7 @@ def _column_options(command: Any) -> Any:
 @option("--top",
         "Add the expected rank of every agent (1: the largest mean), its interval, and the probability of being "
         "among the first K, as columns, and show these K.",
-        type=click.IntRange(1, 10**9), metavar="K")  # fmt: skip
+        type=Whole(1, 10**9), metavar="K")  # fmt: skip
 @option("--explain", "Explain the estimate of this agent in a few sentences; repeat for more.",
         multiple=True, metavar="AGENT")  # fmt: skip
 @option("--seed", "Seed of the random folds.", type=SEED, default=0)

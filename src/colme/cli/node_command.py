@@ -15,7 +15,7 @@ import click
 from click.core import ParameterSource
 
 from colme.cli.output import emit, format_option, live_page, live_rows, say, wide_option
-from colme.cli.parameters import METHOD, PATH, SEED, Number, Texts, option, switch
+from colme.cli.parameters import METHOD, PATH, SEED, Number, Texts, Whole, option, switch
 from colme.errors import MethodError, NodeError, one_of, printable
 from colme.support.tables import Row, parse_word
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _configs = option("-c", "--config", "configs", "The configuration of a node on this machine; repeat it for more.",
                   type=PATH, multiple=True, default=("node.toml",), metavar="FILE")  # fmt: skip
 _config = option("-c", "--config", "The configuration of the node.", type=PATH, default="node.toml", metavar="FILE")
-_days = option("--days", "Validity of the certificates.", type=click.IntRange(1, 36500), default=365)
+_days = option("--days", "Validity of the certificates.", type=Whole(1, 36500), default=365)
 
 _method = option("-m", "--method", "The method to run.", type=METHOD, default="cl-colme", metavar="NAME")
 
@@ -160,11 +160,11 @@ def forgive(name: str, config: str) -> None:
 @command.command("watch")
 @_configs
 @option("--every", "Seconds between updates.", type=Number(0.1, 86400), default=1.0)
-@option("--times", "Stop after so many updates (default: never).", type=click.IntRange(1, 10**9))
+@option("--times", "Stop after so many updates (default: never).", type=Whole(1, 10**9))
 @option("--format", "form", "A live table, or JSON lines.", type=click.Choice(("table", "json")), default="table")
 @wide_option
 @switch("--web", "Show the nodes and their graph in the browser, at an address on loopback.")
-@option("--port", "The port of that address (default: a free one).", type=click.IntRange(1, 65535))
+@option("--port", "The port of that address (default: a free one).", type=Whole(1, 65535))
 @option("--open/--no-open", "opened", "Open the page in a browser (default: on a terminal).", default=None)
 @option("--reports", "With --web: JSON lines that nodes of other machines report; - is stdin.",
         type=PATH, metavar="FILE")  # fmt: skip
@@ -270,9 +270,9 @@ def keys(
 @option("--network", "The name of the network.", default="colme")
 @option("--preset", "What the network is like: local, lan or wan.", default="lan")
 @option("--tick-rate", "Records per second.", type=Number(1e-5, 1000.0), default=10.0)
-@option("--degree", "Neighbors of each agent (default: 6, or fewer).", type=click.IntRange(1, 3333))
+@option("--degree", "Neighbors of each agent (default: 6, or fewer).", type=Whole(1, 3333))
 @option("--agents", "Each node is a gateway, with up to so many local agents (default: an agent).",
-        type=click.IntRange(1, 10**6))  # fmt: skip
+        type=Whole(1, 10**6))  # fmt: skip
 @option("--seed", "Seed of the random graph.", type=SEED, default=0)
 @_days
 @option("--replace/--no-replace", "Replace lost neighbors.", default=True)
@@ -322,7 +322,7 @@ def plan(
 
 @command.command("demo")
 @option("--seconds", "How long they run.", type=Number(1.0, 86400), default=20.0)
-@option("--n-agents", "Processes.", type=click.IntRange(3, 200), default=12)
+@option("--n-agents", "Processes.", type=Whole(3, 200), default=12)
 @_method
 @_fields
 @_modules

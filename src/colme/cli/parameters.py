@@ -69,13 +69,14 @@ class Number(click.FloatRange):
 
 Texts = tuple[str, ...]
 """The values of an option that may be repeated."""
+Whole = click.IntRange
 MOST_JOBS = 1024
 """Processes or threads at once, at most."""
 FILE, FOLDER, PATH = click.Path(dir_okay=False), click.Path(file_okay=False), click.Path()
 EXPERIMENT = Name("experiment", _experiments)
 FIGURE = Name("figure", _figures)
 METHOD = Name("method", _methods)
-SEED = click.IntRange(0, 2**63 - 1)
+SEED = Whole(0, 2**63 - 1)
 
 SPARE_OF_RUNS = ("configuration", "agents", "steps", "rewire", "tolerance", "record", "precision")
 """Columns of a table of runs that a narrow terminal leaves out first."""

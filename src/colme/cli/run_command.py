@@ -17,6 +17,7 @@ from colme.cli.parameters import (
     MOST_JOBS,
     SPARE_OF_RUNS,
     Number,
+    Whole,
     option,
     parse_seeds,
     results_option,
@@ -38,7 +39,7 @@ SPARE = (*spare_metrics(1), "seconds", "seeds", "time_ratio", *spare_metrics(2))
 @click.command("run", cls=SectionedCommand)
 @click.argument("experiment", type=EXPERIMENT)
 @results_option
-@option("-j", "--jobs", "Runs at once (default: number of cores).", type=click.IntRange(1, MOST_JOBS), metavar="N")
+@option("-j", "--jobs", "Runs at once (default: number of cores).", type=Whole(1, MOST_JOBS), metavar="N")
 @option("--seeds", "Number of seeds, or a list of seeds.", type=parse_seeds, metavar="N|A,B,...")
 @switch("--dry-run", "List the runs without doing them.")
 @switch("--force", "Do all runs again.")
@@ -48,7 +49,7 @@ SPARE = (*spare_metrics(1), "seconds", "seeds", "time_ratio", *spare_metrics(2))
 @option("--ranks",
         "Share every run among ranks of MPI: N on this machine, or without N those that mpiexec or srun have "
         "started.",
-        is_flag=False, flag_value=0, type=click.IntRange(0, 10**6), metavar="[N]")  # fmt: skip
+        is_flag=False, flag_value=0, type=Whole(0, 10**6), metavar="[N]")  # fmt: skip
 @option("--checkpoint-every", "Time between two checkpoints of a long run.",
         type=Number(min=0, min_open=True), default=30.0, metavar="SECONDS")  # fmt: skip
 @switch("-q", "--quiet", "Do not show progress.")

@@ -9,7 +9,7 @@ import click
 
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say, wide_option
-from colme.cli.parameters import FILE, METHOD, MOST_JOBS, Texts, option, parse_seeds, switch
+from colme.cli.parameters import FILE, METHOD, MOST_JOBS, Texts, Whole, option, parse_seeds, switch
 from colme.lab.planning import Planned
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
 from colme.lab.watched_run import feed_of, fitting_messages, shown_together
@@ -25,13 +25,13 @@ SPARE = (*spare_metrics(1), "seeds", *spare_metrics(2))
 @option("-m", "--method", "methods", "A method; repeat for more (default: cl-colme and local; see colme list methods).",
         type=METHOD, multiple=True, metavar="NAME")  # fmt: skip
 @option("--seeds", "Number of seeds, or a list of seeds.", type=parse_seeds, default="1", metavar="N|A,B,...")
-@option("-j", "--jobs", "Seeds at once (default: number of cores).", type=click.IntRange(1, MOST_JOBS), metavar="N")
+@option("-j", "--jobs", "Seeds at once (default: number of cores).", type=Whole(1, MOST_JOBS), metavar="N")
 @option("--threads", "Threads that share each seed, for 100,000 agents and more (default: 1).",
-        type=click.IntRange(1, MOST_JOBS), metavar="N")  # fmt: skip
+        type=Whole(1, MOST_JOBS), metavar="N")  # fmt: skip
 @switch("--trace", "Print every recorded step, not only the last one.")
 @option("--live", "Also write a page that plays the run of the first seed: estimates, graph, errors.", type=FILE)
 @option("--frames", "Moments in that page (default: up to 120, as fit into 3 MB).",
-        type=click.IntRange(2, 1000), metavar="N")  # fmt: skip
+        type=Whole(2, 1000), metavar="N")  # fmt: skip
 @switch("-q", "--quiet", "Do not show progress.")
 @wide_option
 @format_option

@@ -9,7 +9,7 @@ import click
 
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import live_page
-from colme.cli.parameters import EXPERIMENT, METHOD, SEED, Texts, option, results_option, source_of, switch
+from colme.cli.parameters import EXPERIMENT, METHOD, SEED, Texts, Whole, option, results_option, source_of, switch
 from colme.lab.quick import DEFAULTS, flags_experiment
 from colme.lab.watch import WatchSession
 from colme.lab.watched_run import experiment_to_watch, watched_run
@@ -22,7 +22,7 @@ from colme.live.broadcast import Broadcast
         "A method; repeat for a second one (default: the experiment's, or cl-colme and local).",
         type=METHOD, multiple=True, metavar="NAME")  # fmt: skip
 @option("--seed", "The seed (default: the experiment's first one, or 0).", type=SEED, metavar="N")
-@option("--port", "The port; 0: a free one.", type=click.IntRange(0, 65535), default=0, metavar="N")
+@option("--port", "The port; 0: a free one.", type=Whole(0, 65535), default=0, metavar="N")
 @option("--open/--no-open", "opens", "Open a browser (default: if the address is printed to a terminal).", default=None)
 @results_option
 @switch("-q", "--quiet", "Print the address and nothing else.")

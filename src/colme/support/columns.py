@@ -14,7 +14,7 @@ import datetime
 import math
 import numbers
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -120,11 +120,12 @@ def as_label(agent: Any, where: str = "") -> Label:
     raise SampleError(f"agent {shorten(agent)}{where}: it must be text or a whole number. Try str(agent).")
 
 
-def as_value(value: Any) -> float:
+def as_value(value: Any, where: str = "") -> float:
     """A sample as a finite number; anything else is refused."""
-    number = _as_number(value, "sample", "")
+    number = _as_number(value, "sample", where)
     if not abs(number) < _LARGEST:
-        _refuse_size(number, "")
+        raise SampleError(f"sample {number}{where}: it must be finite, and below {_LARGEST:g}. Leave it out, or try "
+                          "another unit.")  # fmt: skip
     return number
 
 
@@ -223,10 +224,8 @@ def _as_values(values: Any) -> Floats:
             [np.nan if is_missing(x) else _as_number(x, "value", f" in {row_name(i)}") for i, x in enumerate(column)],
             np.float64,
         )
-    too_large = np.abs(numbers) >= _LARGEST  # and infinite ones, but not NaN
-    if too_large.any():
-        row = int(np.argmax(too_large))
-        _refuse_size(numbers[row].item(), f" in {row_name(row)}")
+    for row in np.flatnonzero(np.abs(numbers) >= _LARGEST).tolist():  # and infinite ones, but not NaN
+        as_value(numbers[row].item(), f" in {row_name(row)}")  # refuses the first
     return numbers
 
 
@@ -254,8 +253,3 @@ def _as_number(
         return math.inf
     except (TypeError, ValueError):
         raise SampleError(f"{name} {shorten(value)}{where}: it must be {rule}.") from None
-
-
-def _refuse_size(number: float, where: str) -> NoReturn:
-    raise SampleError(f"sample {number}{where}: it must be finite, and below {_LARGEST:g}. Leave it out, or try "
-                      "another unit.")  # fmt: skip

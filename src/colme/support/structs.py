@@ -18,6 +18,8 @@ import numpy as np
 
 from colme.errors import ColmeError, Refusal, one_of, shorten
 
+Table = dict[str, Any]
+"""Keys and values, as TOML has them."""
 MOST_LEVELS = 32
 """Tables and lists in each other, at most, in a file of TOML."""
 MOST_BYTES = 1 << 24
@@ -64,7 +66,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.changed.items())})"
 
     @property
-    def changed(self) -> dict[str, Any]:
+    def changed(self) -> Table:
         """The fields that differ from their default."""
         named = ((field, getattr(self, field.name)) for field in msgspec.structs.fields(self))
         return {field.name: value for field, value in named if field.required or value != field.default}
@@ -79,7 +81,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def read_toml(path: Path, refusal: Refusal, remedy: str) -> dict[str, Any]:
+def read_toml(path: Path, refusal: Refusal, remedy: str) -> Table:
     """The table in a TOML file; the remedy is for one that cannot be read."""
     try:
         with path.open("rb") as file:
@@ -99,7 +101,7 @@ def read_toml(path: Path, refusal: Refusal, remedy: str) -> dict[str, Any]:
     return found
 
 
-def _is_deep(table: dict[str, Any]) -> bool:
+def _is_deep(table: Table) -> bool:
     """Whether tables and lists are nested deeper than any field needs; whatever walks through them may recurse."""
     level: list[Any] = [table]
     for _ in range(MOST_LEVELS):
@@ -147,7 +149,7 @@ def reason_of(error: msgspec.ValidationError) -> str:
     return f"it must be {wanted}, not {got}. Try {_EXAMPLES.get(kinds[0], kinds[0])}."
 
 
-def convert_fields(values: dict[str, Any], struct: type[msgspec.Struct], refusal: Refusal) -> dict[str, Any]:
+def convert_fields(values: Table, struct: type[msgspec.Struct], refusal: Refusal) -> Table:
     """Values from a file, each converted to the type of its field; errors name the path."""
     types = {field.name: field.type for field in msgspec.structs.fields(struct)}
     return {key: convert_field(value, types[key], key, refusal) for key, value in values.items()}
