@@ -9,9 +9,9 @@ import pytest
 from numpy.typing import NDArray
 
 from colme._core.team import Neighborhood
+from colme.consensus import stable_step
 from colme.gossip import Gossip, agents_heard, consensus_round, line_room
 from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph
-from colme.spectrum import stable_step
 
 
 def rounds(graph: Graph, weights: NDArray[Any], masses: NDArray[Any], momentum: float, heard: Any, n: int) -> Any:

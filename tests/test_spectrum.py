@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from colme import spectrum as spectrum_module
+from colme.consensus import stable_step
 from colme.errors import MethodError
 from colme.graphs import (
     Graph,
@@ -29,7 +30,6 @@ from colme.spectrum import (
     laplacian_matrix,
     metropolis_matrix,
     spectrum,
-    stable_step,
 )
 from tests.support.examples import examples
 

@@ -41,12 +41,11 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import at, equation, kernel
 from colme.errors import ColmeError, MethodError, one_of, positive, shorten, whole
 from colme.moments import deviation, kurtosis
-from colme.support.arrays import Floats
+from colme.support.arrays import Array, Floats
 
 BOUNDS = ("laplace", "fourth-moment", "hoeffding")
 LEVELS = ("agent", "edge", "network", "population")
@@ -231,9 +230,8 @@ class Bound(msgspec.Struct, frozen=True):
     def radius(self, n: int, sigma: float = 1.0) -> float:
         if self.name == "fourth-moment":
             return float(fourth_moment_radius(n, sigma, self.gamma, self.kurtosis))
-        if self.name == "difference":
-            return float(difference_radius(n, sigma, self.gamma))
-        return float(laplace_radius(n, sigma, self.gamma))
+        radius = difference_radius if self.name == "difference" else laplace_radius
+        return float(radius(n, sigma, self.gamma))
 
     def table(self, n: int) -> Floats:
         """R(0), .., R(n) and some more, at sigma = 1: every radius is proportional to sigma."""
@@ -317,7 +315,7 @@ def check_probability(name: str, value: float) -> None:
         raise MethodError(f"{name}={shorten(value)}: it must be between 0 and 1, both excluded. Try {name}={example}.")
 
 
-def smallest_gap(means: Sequence[float] | NDArray[Any]) -> float:
+def smallest_gap(means: Sequence[float] | Array) -> float:
     """The smallest distance between two different means of a sequence.
 
     means  the means of classes; equal ones are one class
@@ -334,7 +332,7 @@ def smallest_gap(means: Sequence[float] | NDArray[Any]) -> float:
 
 
 def separation_time(
-    gap: float | Sequence[float] | NDArray[Any],
+    gap: float | Sequence[float] | Array,
     *,
     sigma: float,
     gamma: float,
@@ -391,7 +389,7 @@ class DifferenceTimes(NamedTuple):
 
 
 def difference_times(
-    gap: float | Sequence[float] | NDArray[Any], *, sigma: float, alpha: float, n_edges: int = 1
+    gap: float | Sequence[float] | Array, *, sigma: float, alpha: float, n_edges: int = 1
 ) -> DifferenceTimes:
     """How soon difference tests tell apart two agents whose means differ by `gap` (or the closest of several means);
     `n_edges` is the number of edges whose last one is asked for.

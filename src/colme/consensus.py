@@ -22,6 +22,7 @@ from colme._core.edges import agent_at, block_of
 from colme._core.jit import equation, kernel
 from colme._core.team import Neighborhood
 from colme.errors import MethodError, one_of
+from colme.graphs import Graph, GraphTotals
 
 u32, u64, f64 = np.uint32, np.uint64, np.float64
 
@@ -143,6 +144,24 @@ def agreed_flow(mine: Any, theirs: Any) -> Any:
 def with_flows(mean: Any, flows: Any) -> Any:
     """X + sum of F: the own mean where there is no edge, at the first sample, and NaN before it."""
     return mean + flows
+
+
+def stable_step(graph: Graph | GraphTotals) -> float:
+    """1 / max degree: stable, an average of neighbors, and the fastest step on a random regular graph.
+
+    On a regular bipartite graph that is the edge of stability (the two sides would change places for ever); there it is
+    1 / (max degree + 1).
+
+    graph  a `Graph`
+
+    >>> from colme.graphs import random_regular_graph
+    >>> graph = random_regular_graph(100, 10, rng=0)
+    >>> stable_step(graph)
+    0.1
+
+    See also: spectrum, CLColME
+    """
+    return 1.0 / max(1, graph.max_degree + graph.bipartite)
 
 
 @kernel

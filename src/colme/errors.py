@@ -23,6 +23,10 @@ class ColmeError(ValueError):
     """
 
 
+Refusal = type[ColmeError]
+"""The class of an error to raise."""
+
+
 class ScenarioError(ColmeError):
     """A scenario that cannot exist: sizes that do not add up, a negative scale, ...
 
@@ -217,7 +221,7 @@ def shorten(value: object) -> str:
 
 
 def whole(
-    value: Any, name: str, example: str, error: type[ColmeError] = ColmeError, *, low: int = 1, high: int | None = None
+    value: Any, name: str, example: str, error: Refusal = ColmeError, *, low: int = 1, high: int | None = None
 ) -> int:
     """A whole number of at least `low` and at most `high`, or a refusal."""
     try:
@@ -231,7 +235,7 @@ def whole(
 
 
 def positive(
-    value: Any, name: str, example: str, error: type[ColmeError] = ColmeError, *, low: float = 0.0,
+    value: Any, name: str, example: str, error: Refusal = ColmeError, *, low: float = 0.0,
     high: float = math.inf,
 ) -> float:  # fmt: skip
     """A positive finite number, from `low` to `high`, or a refusal."""
@@ -245,7 +249,7 @@ def positive(
     return number
 
 
-def one_of(value: object, allowed: Iterable[str], what: str, error: type[ColmeError] = ColmeError) -> None:
+def one_of(value: object, allowed: Iterable[str], what: str, error: Refusal = ColmeError) -> None:
     """Refuse a name that is not in the list, with the nearest match as the remedy."""
     names = list(allowed)
     if value in names:

@@ -16,7 +16,6 @@ from collections.abc import Iterable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core import random
 from colme._core.jit import LINE, at, lanes_like, per_line, prefetch, slp_kernel
@@ -24,7 +23,7 @@ from colme._core.team import Neighborhood
 from colme.consensus import metropolis_weight
 from colme.graphs import Graph
 from colme.spectrum import metropolis_weights
-from colme.support.arrays import Floats
+from colme.support.arrays import Array, Floats
 
 u64 = np.uint64
 
@@ -52,7 +51,7 @@ class Gossip(NamedTuple):
 
     @classmethod
     def of(cls, n_agents: int, n_edges: int, auto_step: float, rounds: int | str = "auto") -> Gossip:
-        """`auto_step`: the largest stable step of consensus, 1 / r if regular (`colme.spectrum.stable_step`)."""
+        """`auto_step`: the largest stable step of consensus, 1 / r if regular (`colme.consensus.stable_step`)."""
         degree = 2.0 * n_edges / n_agents
         regular = degree > 2.0 and abs(auto_step * degree - 1.0) < 1e-9
         gossip = cls(n_agents, degree, regular, 0)
@@ -86,9 +85,9 @@ class Gossip(NamedTuple):
         return min(float(self.n_agents), reached + 1.0)
 
     def round_of_one(
-        self, now: NDArray[Any], before: NDArray[Any], heard: Iterable[tuple[int, NDArray[Any]]], own_degree: int,
+        self, now: Array, before: Array, heard: Iterable[tuple[int, Array]], own_degree: int,
         *, first: bool,
-    ) -> NDArray[Any]:  # fmt: skip
+    ) -> Array:  # fmt: skip
         """`consensus_round` for one agent: z after a round in which it hears the degrees and the z of neighbors."""
         number = now.dtype.type
         own, total = number(1.0), np.zeros_like(now)
@@ -106,7 +105,7 @@ class Gossip(NamedTuple):
         return metropolis_weights(graph, hood.seen("degree", graph.degrees)).astype(dtype)
 
 
-def sum_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
+def sum_over_agents(own: Array, hood: Neighborhood) -> Any:
     """The sum over all agents of numbers or rows of numbers, of which a worker has those of its own agents: the same
     bits for any number of workers (`colme._core.team`)."""
     sums, whole = np.zeros((hood.n_pages, *own.shape[1:])), len(own) // hood.page
@@ -117,12 +116,12 @@ def sum_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
     return hood.team.gather(sums).sum(axis=0)
 
 
-def mean_over_agents(own: NDArray[Any], hood: Neighborhood) -> Any:
+def mean_over_agents(own: Array, hood: Neighborhood) -> Any:
     """The mean, as `sum_over_agents`."""
     return sum_over_agents(own, hood) / hood.n_agents
 
 
-def line_room(hood: Neighborhood, n_columns: int, dtype: Any) -> NDArray[Any]:
+def line_room(hood: Neighborhood, n_columns: int, dtype: Any) -> Array:
     """Zeros for `consensus_round`, (visible agents, at least so many columns): each row is some whole lines."""
     width = line_width(n_columns, dtype)
     return hood.lines(width * np.dtype(dtype).itemsize // 8).view(dtype).reshape(hood.n_visible, width)
@@ -197,7 +196,9 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
     if exact:
         start = np.eye(hood.n_own, n, hood.first)
     else:
-        start = _signs(hood, -(-REGULAR_PROBES // n) if gossip.regular else PROBES)
+        n_probes = -(-REGULAR_PROBES // n) if gossip.regular else PROBES
+        words = [random.words(0, random.PROBE, k, first=hood.first, n=hood.n_own) for k in range(n_probes)]
+        start = np.where(np.stack(words, axis=1) >> np.uint32(31) == 0, 1.0, -1.0)
     n_columns, own = start.shape[1], slice(hood.own_start, hood.own_start + hood.n_own)
     now, before = (line_room(hood, n_columns, np.float64) for _ in range(2))
     now[own, :n_columns] = start
@@ -221,11 +222,3 @@ def agents_heard(graph: Graph, gossip: Gossip, hood: Neighborhood | None = None)
         if (heard >= EXPANDER * random_graph).all():
             return random_graph
     return heard
-
-
-def _signs(hood: Neighborhood, n_probes: int) -> Floats:
-    """Random signs of the own agents."""
-    words = np.stack(
-        [random.words(0, random.PROBE, k, first=hood.first, n=hood.n_own) for k in range(n_probes)], axis=1
-    )
-    return np.where(words >> np.uint32(31) == 0, 1.0, -1.0)

@@ -16,7 +16,7 @@ from colme._core.jit import kernel, prefetch
 from colme._core.regular_graph import random_regular_rows
 from colme._core.team import ALONE, Neighborhood, Team
 from colme.errors import GraphError, shorten, whole
-from colme.support.arrays import Integers, Mask
+from colme.support.arrays import Integers, Mask, row_ends
 
 u64 = np.uint64
 
@@ -125,7 +125,7 @@ class Graph:
 
     def kept(self, mask: Mask) -> Graph:
         """The rows without the neighbors where the mask is False; it treats both directions of an edge alike."""
-        ends = np.concatenate([[0], np.cumsum(mask)])
+        ends = row_ends(mask)
         return Graph(ends[self.indptr], self.indices[mask], check=False)
 
     def relabel(self, new_name: ArrayLike) -> Graph:
@@ -137,7 +137,7 @@ class Graph:
                 "once. Try rng.permutation(n_agents)."
             )
         old = np.argsort(names)
-        indptr = np.concatenate([[0], np.cumsum(self.degrees[old])])
+        indptr = row_ends(self.degrees[old])
         take = np.repeat(self.indptr[old] - indptr[:-1], self.degrees[old]) + np.arange(len(self.indices))
         return Graph(indptr, names[self.indices[take]].astype(np.uint32), check=False)
 
@@ -154,15 +154,12 @@ class GraphTotals(NamedTuple):
 class GraphPart(Graph):
     """The rows of one worker's own agents (`colme._core.team`), with the places of their neighbors in its arrays."""
 
-    __slots__ = ("totals",)
+    __slots__ = ("whole",)
+    whole: GraphTotals
 
     def __init__(self, indptr: ArrayLike, indices: ArrayLike, totals: GraphTotals):
         super().__init__(indptr, indices, check=False)
-        self.totals = totals
-
-    @property
-    def whole(self) -> GraphTotals:
-        return self.totals
+        self.whole = totals
 
     def components(self) -> Integers:
         """None: they cannot be told from a part."""
@@ -255,7 +252,7 @@ def _scatter(low, high, indptr):
 
 def _from_pairs(n_agents: int, low: Integers, high: Integers) -> Graph:
     degrees = np.bincount(low, minlength=n_agents) + np.bincount(high, minlength=n_agents)
-    indptr = np.concatenate([[0], np.cumsum(degrees)]).astype(np.int64)
+    indptr = row_ends(degrees)
     return Graph(indptr, _scatter(low, high, indptr), check=False)
 
 
@@ -395,7 +392,7 @@ def gnp_random_graph(n_agents: int, p: float, *, rng: Rng = None) -> Graph:
     n_pairs = n_agents * (n_agents - 1) // 2
     generator = _generator(rng)
     if p <= 0 or n_pairs == 0:
-        return _from_pairs(n_agents, np.empty(0, np.int64), np.empty(0, np.int64))
+        return from_edges([], n_agents)
     if p >= 1:
         return complete_graph(n_agents)
     chosen, last = [], -1

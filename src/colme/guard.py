@@ -39,10 +39,10 @@ import numpy as np
 from colme._core.jit import at, equation, helper, kernel, lanes_like, select, slp_kernel
 from colme._core.normal import exponential
 from colme._core.team import Neighborhood
+from colme.consensus import stable_step
 from colme.gossip import Gossip, agents_heard, consensus_round, line_room, mean_over_agents
 from colme.graphs import Graph
 from colme.method import Agent, Method, Place, Posterior, Round, State, World
-from colme.spectrum import stable_step
 from colme.support.arrays import Floats, Mask
 
 u64 = np.uint64

@@ -10,14 +10,13 @@ from collections.abc import Callable, Generator, Hashable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from colme.consensus import stable_step
 from colme.errors import MethodError, shorten
 from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph
 from colme.method import EVERYONE, Agent, Inbox, Method, NeighborState, Place, World, arrived
-from colme.spectrum import stable_step
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 
 Outboxes = dict[Any, dict[Hashable, Any]]
 Carrier = Callable[[Outboxes, int], Mapping[Any, Inbox]]
@@ -31,7 +30,7 @@ def lockstep(
     *,
     sigma: Any = None,
     width: float | None = None,
-    classes: NDArray[Any] | None = None,
+    classes: Array | None = None,
     exchange: type = np.float32,
     loss: float = 0.0,
     seed: int = 0,
@@ -77,7 +76,7 @@ def agents_of(
     sigma: Any = None,
     width: float | None = None,
     kurtosis: float = 3.0,
-    classes: NDArray[Any] | None = None,
+    classes: Array | None = None,
     exchange: type = np.float32,
     names: list[Any] | None = None,
     gaps: bool = True,
@@ -133,7 +132,7 @@ def lost_messages(graph: Graph, seed: int, t: int, loss: float) -> set[tuple[int
     """(from, to) of the messages that get lost at step t."""
     if not loss:
         return set()
-    ends = np.stack([graph.indices, np.repeat(np.arange(graph.n_agents), graph.degrees)], axis=1)
+    ends = np.stack([graph.indices, graph.owners], axis=1)
     return set(map(tuple, ends[~arrived(seed, t, len(ends), loss)].tolist()))
 
 

@@ -25,12 +25,12 @@ from numpy.typing import NDArray
 from colme._core import random
 from colme._core.edges import Edges, Neighbors, ReferenceMeans
 from colme._core.team import Neighborhood, Team
-from colme.errors import ColmeError, MethodError
+from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.metrics import measured
 from colme.moments import Moments
 from colme.samples import running_mean
-from colme.support.arrays import Floats, Mask
+from colme.support.arrays import Array, Floats, Mask
 from colme.support.structs import Configuration
 
 Inbox = dict[Hashable, Any]
@@ -67,7 +67,7 @@ class World:
     See also: State, Place
     """
 
-    class_: NDArray[Any]  # true classes, for metrics and for the oracle; zeros if they are not known
+    class_: Array  # true classes, for metrics and for the oracle; zeros if they are not known
     sigma: Any  # known scale: a float, one per agent, or None
     width: float | None  # length of an interval that holds all samples of an agent
     mean: Floats  # local means; NaN before an agent's first sample
@@ -152,7 +152,7 @@ class Place:
     neighbors: tuple[Hashable, ...]  # in the order in which they are added up
     n_agents: int
     n_edges: int
-    auto_step: float  # the step of step="auto", see `colme.spectrum.stable_step`
+    auto_step: float  # the step of step="auto", see `colme.consensus.stable_step`
     sigma: float | None
     width: float | None = None
     kurtosis: float = 3.0
@@ -275,7 +275,7 @@ class NeighborState(State):
     See also: State, IntervalState, World
     """
 
-    saved: ClassVar[tuple[str, ...]] = (*State.saved, "edges")
+    saved = (*State.saved, "edges")
 
     def __init__(self, method: Method, world: World, graph: Graph):
         super().__init__(method, world)
@@ -360,7 +360,7 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     See also: Agent, State, IntervalMethod, check_method
     """
 
-    refusal: ClassVar[type[ColmeError]] = MethodError
+    refusal = MethodError
 
     label: ClassVar[str] = "?"
     """The name in tables and figures."""

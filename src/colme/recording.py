@@ -6,11 +6,11 @@ import copy
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 
 from colme.errors import SampleError, positive, shorten
 from colme.scenario import LARGEST, SMALLEST, class_dtype
-from colme.support.arrays import Floats
+from colme.support.arrays import Array, Floats
 
 f64 = np.float64
 
@@ -75,9 +75,8 @@ class Recording:
                 "for neighbors hear float32. Try another unit."
             )
         self._truth = None if means is None else self._per_agent(means, "means") - self.origin
-        self.class_: NDArray[Any] | None = None
-        if classes is None and self._truth is not None:
-            classes = self._truth
+        self.class_: Array | None = None
+        classes = self._truth if classes is None else classes
         if classes is not None:
             found, class_ = np.unique(self._per_agent(classes, "classes", None), return_inverse=True)
             self.class_ = class_.astype(class_dtype(len(found)))
@@ -91,7 +90,7 @@ class Recording:
                 agent = int(np.argmin(self.sigma))
                 raise SampleError(f"sigma of agent {agent} is {self.sigma[agent]}: it must be positive. Try sigma=2.0.")
 
-    def _per_agent(self, values: ArrayLike, name: str, dtype: Any = f64) -> NDArray[Any]:
+    def _per_agent(self, values: ArrayLike, name: str, dtype: Any = f64) -> Array:
         array = _as_floats(values, name) if dtype is f64 else np.asarray(values)
         if array.shape != (self.n_agents,):
             raise SampleError(
@@ -104,7 +103,7 @@ class Recording:
         return array
 
     @property
-    def known(self) -> list[NDArray[Any]]:
+    def known(self) -> list[Array]:
         """All that is known about the samples, and they themselves: what tells one recording from another."""
         return [np.asarray(np.nan if x is None else x)
                 for x in (self.values, self._truth, self.class_, self.sigma, self.width)]  # fmt: skip
@@ -131,7 +130,7 @@ class Recording:
         np.subtract(self.values[t0 - 1 : t0 - 1 + n_steps, first : first + n_agents], self.origin, out=out)
 
 
-def _check_means(class_: NDArray[Any], means: Floats) -> None:
+def _check_means(class_: Array, means: Floats) -> None:
     """The agents of a class have equal means; an oracle that pools others would not be one. Two classes may share a
     mean: they differ in something else."""
     member = np.zeros(class_.max() + 1, np.int64)

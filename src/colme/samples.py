@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core import random
 from colme._core.jit import (
@@ -22,7 +21,6 @@ from colme._core.jit import (
     at,
     bits_to_float,
     equation,
-    helper,
     kernel,
     lanes_like,
     select,
@@ -31,7 +29,7 @@ from colme._core.jit import (
 from colme._core.random import SKIP, VALUE, VALUE_2, box_muller, circle_point, minus_two_log, philox, uniform
 from colme.errors import SampleError, whole
 from colme.scenario import DISTRIBUTIONS, Scenario, check_seed
-from colme.support.arrays import Floats
+from colme.support.arrays import Array, Floats
 
 f32, f64, i32, u32, u64 = np.float32, np.float64, np.int32, np.uint32, np.uint64
 
@@ -105,8 +103,9 @@ def _fill_gaussian(out, first, t0, key0, key1, location, scale):
                 line[i] = location[i] + at(scale, i) * f64(noise[lane])
 
 
-@helper
-def _noise(kind, word, word_2, df):
+@equation
+def _noise(kind: int, word: Any, word_2: Any, df: Any) -> Any:
+    """Noise of any kind but the Gaussian one; of Bernoulli samples, what is compared with the mean."""
     if kind == UNIFORM:
         return uniform_noise(word)
     if kind == LAPLACE:
@@ -152,15 +151,9 @@ def _fill_numpy(out: Floats, first: int, t0: int, seed: int, kind: int, df: floa
         if kind == GAUSSIAN:
             w0, w1, w2, w3 = w.reshape(-1, 4, 16).swapaxes(0, 1)
             noise = np.stack([*box_muller(w0, w1), *box_muller(w2, w3)], axis=1).reshape(-1)
-        elif kind == UNIFORM:
-            noise = uniform_noise(w)
-        elif kind == BERNOULLI:
-            noise = uniform(w)
-        elif kind == EXPONENTIAL:
-            noise = exponential_noise(w)
         else:
-            v = random.words_numpy(seed, VALUE_2, t, first=first, n=len(w))
-            noise = laplace_noise(w, v) if kind == LAPLACE else student_noise(w, v, df)
+            v = random.words_numpy(seed, VALUE_2, t, first=first, n=len(w)) if kind in (LAPLACE, STUDENT) else w
+            noise = _noise(kind, w, v, df)
         noise = noise[:n].astype(f64)
         line[:] = noise < location if kind == BERNOULLI else location + scale * noise
 
@@ -197,7 +190,7 @@ class ScenarioStream:
         seed = check_seed(seed)
         population = scenario.populate(seed, first=first, n=n)
         self.scenario, self.seed, self.first = scenario, seed, first
-        self.class_: NDArray[Any] | None = population.class_
+        self.class_: Array | None = population.class_
         self._entry = population.entry
         self._offset = 0.0 if population.offset is None else population.offset
         self.loss = scenario.loss

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core import random
 from colme.errors import RunError, ScenarioError, one_of, positive, shorten
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 from colme.support.structs import Configuration
 
 DISTRIBUTIONS = ("gaussian", "uniform", "laplace", "student", "bernoulli", "exponential")
@@ -254,7 +253,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
             class_ = np.unique(kinds, axis=0, return_inverse=True)[1].reshape(-1).astype(entry.dtype)[entry]
         return Population(class_, sigma, joins, entry)
 
-    def _entries(self, seed: int, first: int, end: int) -> NDArray[Any]:
+    def _entries(self, seed: int, first: int, end: int) -> Array:
         """Which entry of `means` is that of each of the agents first..end-1."""
         n, n_classes = self.n_agents, len(self.means)
         dtype = class_dtype(n_classes)
@@ -287,10 +286,10 @@ class Population:
     """A scenario under a seed: each agent's class (agents of equal means and sigmas), its known scale, the step at
     which it joins (None: all at 1), which entry of `means` is its own, and how far from there its own mean is."""
 
-    class_: NDArray[Any]
+    class_: Array
     sigma: float | Floats
     joins: Integers | None
-    entry: NDArray[Any]
+    entry: Array
     offset: Floats | None = None
 
 

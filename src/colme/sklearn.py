@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.data.estimate import estimate_moments
 from colme.data.moments import RunningMoments
@@ -18,7 +17,7 @@ from colme.data.read.arrow_columns import JOINT
 from colme.data.read.table import Names
 from colme.data.report.result import Result
 from colme.errors import DataError, missing_extra, shorten
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 from colme.support.columns import is_missing
 
 try:
@@ -129,7 +128,7 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         pairs = zip(self._encodings, self._keys.codes(X), strict=True)
         return self._shown([each.rows(code) for each, code in pairs])
 
-    def get_feature_names_out(self, input_features: Any = None) -> NDArray[Any]:
+    def get_feature_names_out(self, input_features: Any = None) -> Array:
         """The names of the columns: those of the keys, followed by _lower, _upper and _group if these are asked for."""
         check_is_fitted(self)
         names = self._keys.ordinal.get_feature_names_out(input_features)
@@ -195,7 +194,7 @@ class MeanEncoder(TransformerMixin, BaseEstimator):
         return numbers
 
     def _estimated(
-        self, code: Integers, target: Floats, weight: Floats | None, labels: NDArray[Any], rows: Any = slice(None),
+        self, code: Integers, target: Floats, weight: Floats | None, labels: Array, rows: Any = slice(None),
         like: Result | None = None,
     ) -> Result:  # fmt: skip
         """The estimates of all keys from some rows, by the method of another result."""
@@ -341,7 +340,7 @@ class _Keys:
             codes[strange[[is_missing(cell) for cell in cells]]] = missing
         return codes
 
-    def labels(self) -> list[NDArray[Any]]:
+    def labels(self) -> list[Array]:
         """The label of each code."""
         columns = self.ordinal.categories_
         if not self.joint:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from colme._core.jit import kernel
+from colme.consensus import stable_step
 from colme.errors import GraphError, MethodError, positive
 from colme.graphs import Graph, GraphTotals
 from colme.support.arrays import Floats, Integers
@@ -75,8 +76,7 @@ def laplacian_matrix(graph: Graph) -> Floats:
 
     See also: metropolis_matrix, spectrum
     """
-    adjacency = graph.adjacency().astype(float)
-    return np.diag(adjacency.sum(axis=1)) - adjacency
+    return np.diag(graph.degrees.astype(float)) - graph.adjacency()
 
 
 def metropolis_matrix(graph: Graph) -> Floats:
@@ -218,24 +218,6 @@ def _largest_eigenvalue(graph: Graph, limit: float) -> float:
         if high < (1.0 - (luck / (2 * k - 1)) ** 2) * limit or (high >= limit and error < 1e-3 * high):
             break
     return high
-
-
-def stable_step(graph: Graph | GraphTotals) -> float:
-    """1 / max degree: stable, an average of neighbors, and the fastest step on a random regular graph.
-
-    On a regular bipartite graph that is the edge of stability (the two sides would change places for ever); there it is
-    1 / (max degree + 1).
-
-    graph  a `Graph`
-
-    >>> from colme.graphs import random_regular_graph
-    >>> graph = random_regular_graph(100, 10, rng=0)
-    >>> stable_step(graph)
-    0.1
-
-    See also: spectrum, CLColME
-    """
-    return 1.0 / max(1, graph.max_degree + graph.bipartite)
 
 
 def consensus_limit(graph: Graph) -> Floats:

@@ -5,6 +5,7 @@ Promises are small functions of a `Case`; add one here and every method must kee
 
 from __future__ import annotations
 
+import itertools
 import math
 import tempfile
 import threading
@@ -15,12 +16,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.confidence import BURN_IN
 from colme.errors import SampleError, shorten
 from colme.graphs import Graph, from_edges, random_regular_graph
-from colme.lockstep import Carrier, Outboxes, agents_of, deliver, lockstep, step_together
+from colme.lockstep import Outboxes, agents_of, deliver, lockstep, step_together
 from colme.method import EVERYONE, Agent, Inbox, State
 from colme.methods import Method
 from colme.node.net.memory import MemoryNetwork, lockstep_over
@@ -31,16 +31,17 @@ from colme.sim.run import Run
 from colme.sim.sampling import BLOCK, Sampler
 from colme.sim.simulation import simulate
 from colme.sim.spec import RunSpec
-from colme.support.arrays import Floats
+from colme.support.arrays import Array, Floats
 
 __all__ = ["PROMISES", "check_method", "lockstep"]
 
-Reference = Callable[[Floats, Graph, NDArray[Any], Any], Floats]
+Reference = Callable[[Floats, Graph, Array, Any], Floats]
 """Estimates (steps, agents) from (samples, graph, classes, sigma), from code that the method does not share."""
 
 N, STEPS, SIGMA = 24, 60, 0.5
 WIDTH = 2.0 * math.sqrt(3.0) * SIGMA
 """The samples are uniform, so that every bound applies."""
+SCENARIO = Scenario(n_agents=N, means=(0.0, 1.25), sigma=SIGMA, distribution="uniform")
 HEARD = 2e-6
 """Rounding of estimates heard in float32, relative to the spread of the data (2^-24 per exchange, many exchanges)."""
 
@@ -53,16 +54,12 @@ class Case:
     reference: Reference | None = None
 
     @property
-    def scenario(self) -> Scenario:
-        return Scenario(n_agents=N, means=(0.0, 1.25), sigma=SIGMA, distribution="uniform")
-
-    @property
     def samples(self) -> Floats:
-        return draw(self.scenario, 5, STEPS)
+        return draw(SCENARIO, 5, STEPS)
 
     @property
-    def classes(self) -> NDArray[Any]:
-        return self.scenario.populate(5).class_
+    def classes(self) -> Array:
+        return SCENARIO.populate(5).class_
 
     @property
     def graph(self) -> Graph:
@@ -108,7 +105,7 @@ class Case:
         return estimates
 
 
-def _same(got: NDArray[Any], wanted: NDArray[Any], what: str, tolerance: float = 0.0) -> None:
+def _same(got: Array, wanted: Array, what: str, tolerance: float = 0.0) -> None:
     assert got.shape == wanted.shape, f"{what}: shapes {got.shape} and {wanted.shape}"
     off = ~((got == wanted) | (np.isnan(got) & np.isnan(wanted)) | (np.abs(got - wanted) <= tolerance))
     if off.any():
@@ -143,13 +140,7 @@ def messages_go_to_neighbors(case: Case) -> None:
     if type(case.method).agent is Method.agent or case.method.by_name or case.method.baseline:
         return
     agents = agents_of(case.method, case.graph, sigma=SIGMA, width=WIDTH, classes=case.classes)
-    carry = _checked(agents, deliver(agents, set()))
-    for row in case.samples[:5]:
-        step_together(agents, row, carry)
-
-
-def _checked(agents: Mapping[Any, Agent], carry: Carrier) -> Carrier:
-    """Carries the same messages, and refuses those to agents that are not neighbors."""
+    carry = deliver(agents, set())
 
     def checked(outboxes: Outboxes, exchange: int) -> Mapping[Any, Inbox]:
         for a, outbox in outboxes.items():
@@ -165,7 +156,8 @@ def _checked(agents: Mapping[Any, Agent], carry: Carrier) -> Carrier:
                 )
         return carry(outboxes, exchange)
 
-    return checked
+    for row in case.samples[:5]:
+        step_together(agents, row, checked)
 
 
 def matches_the_reference(case: Case) -> None:
@@ -180,7 +172,7 @@ def matches_the_reference(case: Case) -> None:
 
 def seed_decides_everything(case: Case) -> None:
     """The same seed gives the same bits, another seed other ones."""
-    first, again, other = (simulate(case.method, case.scenario, degree=6, steps=30, seed=s) for s in (4, 4, 5))
+    first, again, other = (simulate(case.method, SCENARIO, degree=6, steps=30, seed=s) for s in (4, 4, 5))
     _same(first.final.estimate, again.final.estimate, "same seed")
     _same(first.mse, again.mse, "same seed, mse")
     assert not np.array_equal(first.final.estimate, other.final.estimate), "another seed gave the same estimates"
@@ -188,11 +180,11 @@ def seed_decides_everything(case: Case) -> None:
 
 def threads_and_blocks_do_not_matter(case: Case) -> None:
     """Seeds side by side, or samples in blocks of another size, change no bit."""
-    alone = [simulate(case.method, case.scenario, degree=6, steps=30, seed=s) for s in range(3)]
-    together = simulate(case.method, case.scenario, degree=6, steps=30, seeds=range(3), n_jobs=3)
+    alone = [simulate(case.method, SCENARIO, degree=6, steps=30, seed=s) for s in range(3)]
+    together = simulate(case.method, SCENARIO, degree=6, steps=30, seeds=range(3), n_jobs=3)
     for one, other in zip(alone, together, strict=True):
         _same(other.final.estimate, one.final.estimate, "three threads")
-    many = Scenario(n_agents=200, means=(0.0, 1.25), sigma=SIGMA, distribution="uniform", skip_rate=0.1)
+    many = msgspec.structs.replace(SCENARIO, n_agents=200, skip_rate=0.1)
     graph = random_regular_graph(200, 6, rng=1)
     ends = []
     for block in (BLOCK, 64, 128, 7 * 200):  # many steps at a time; agents in parts of 64, of 128; seven steps
@@ -208,7 +200,7 @@ def resume_is_invisible(case: Case) -> None:
     """A run that is stopped and continued ends in the same bits as one that is not. Intervals that fail often are tried
     too: then a cut that was forgotten is not made again."""
     loose = [msgspec.structs.replace(case.method, gamma=0.9)] if hasattr(case.method, "gamma") else []
-    for method, samples in ((m, s) for m in (case.method, *loose) for s in (case.samples, case.gappy())):
+    for method, samples in itertools.product((case.method, *loose), (case.samples, case.gappy())):
         recording = case.record(samples)
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "run.npz"
@@ -280,11 +272,8 @@ def mass_is_conserved(case: Case) -> None:
 
 def alone_is_local(case: Case) -> None:
     """An agent without neighbors, or the only one there is, reports its own mean."""
-    single = from_edges([], 1)
-    samples = case.samples[:, :1]
-    estimates = case.run(samples, graph=single, classes=np.zeros(1, int))
-    counts = np.arange(1, STEPS + 1)[:, None]
-    local = np.cumsum(case.samples, axis=0) / counts
+    estimates = case.run(case.samples[:, :1], graph=from_edges([], 1), classes=np.zeros(1, int))
+    local = np.cumsum(case.samples, axis=0) / np.arange(1, STEPS + 1)[:, None]
     _same(estimates, local[:, :1], "one agent", 1e-12)
     if not case.method.by_name:  # agents that may query any other need no neighbors
         edges = case.graph.edges()
@@ -323,8 +312,8 @@ def false_pruning_stays_below_delta(case: Case) -> None:
     if getattr(method, "level", "agent") == "agent" or method.gamma is not None:
         return
     runs = 40
-    scenario = Scenario(n_agents=N, means=(1.0,), sigma=SIGMA, distribution="uniform")
-    traces = simulate(method, scenario, degree=6, steps=150, seeds=range(runs))
+    one_class = msgspec.structs.replace(SCENARIO, means=(1.0,))
+    traces = simulate(method, one_class, degree=6, steps=150, seeds=range(runs))
     broken = sum(trace.lost_edges.max() > 0 for trace in traces)
     allowed = method.delta * runs + 3.0 * np.sqrt(method.delta * (1.0 - method.delta) * runs)
     assert broken <= allowed, f"{broken} of {runs} runs cut a true edge; delta={method.delta} allows {allowed:.1f}"
@@ -365,15 +354,10 @@ def check_method(method: Method, reference: Reference | None = None) -> None:
         except AssertionError as error:
             raise AssertionError(f"{method!r} breaks the promise {promise.__name__!r}: {error}") from error
         except AttributeError as error:
-            if _lacks_parent(error.obj):
+            if isinstance(error.obj, Agent | State) and not {"place", "world"} & vars(error.obj).keys():
                 name = type(error.obj).__name__
                 raise AssertionError(
                     f"{name} has no {error.name!r}, which {name}.__init__ leaves to its parent class. "
                     "Call super().__init__(...) first in it, with the arguments of the parent."
                 ) from error
             raise
-
-
-def _lacks_parent(thing: Any) -> bool:
-    """Whether it is an agent or a state whose class does not call the constructor of its parent."""
-    return isinstance(thing, Agent | State) and not {"place", "world"} & vars(thing).keys()

@@ -10,12 +10,11 @@ from numpy.typing import NDArray
 
 import colme
 from colme._core.edges import CUT
-from colme.consensus import agreed_flow, next_flow
+from colme.consensus import agreed_flow, next_flow, stable_step
 from colme.graphs import Graph, gnp_random_graph, random_regular_graph
 from colme.methods import Place
 from colme.methods.consensus import PARTED, FlowAgent
 from colme.metrics import oracle_variance
-from colme.spectrum import stable_step
 from colme.testing import lockstep
 from tests.support.edges import BLOCK, CHUNK, slots_of
 from tests.support.recordings import recording_like_a_scenario

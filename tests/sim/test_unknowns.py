@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 
 import colme
+from colme.consensus import stable_step
 from colme.errors import GraphError, MethodError, SampleError, ScenarioError
 from colme.graphs import ring_lattice_graph
 from colme.methods.intervals import IntervalMethod
-from colme.spectrum import check_step, stable_step
+from colme.spectrum import check_step
 
 READINGS = np.random.default_rng(0).normal(np.repeat([20.0, 23.0], 30), 1.0, size=(300, 60))
 CL = colme.CLColME(delta=0.1, sigma=1.0)

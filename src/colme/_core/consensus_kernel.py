@@ -32,7 +32,7 @@ from colme.consensus import (
     with_flows,
 )  # fmt: skip
 from colme.metrics import ISOLATED_AGENTS, LOST_EDGES, N_ERRORS, WRONG_EDGES, add_errors, errors_of
-from colme.support.arrays import Floats
+from colme.support.arrays import Array, Floats
 
 f64, u32, u64 = np.float64, np.uint32, np.uint64
 
@@ -53,16 +53,16 @@ class EstimateArrays(NamedTuple):
 
     own: Floats
     """As each own agent holds its own."""
-    heard: NDArray[Any]
+    heard: Array
     """As the neighbors hear them, of the step before, of all visible agents."""
-    spare: NDArray[Any]
+    spare: Array
     """Those of this step are written here; the two change places after every step."""
 
 
 class Averaging(NamedTuple):
     """How the estimates of the neighbors enter."""
 
-    weights: NDArray[Any] | None
+    weights: Array | None
     """Metropolis' weight of each slot; None: all weights are one."""
     rebuild: bool
     """Compute all weights anew, instead of those that changed."""
@@ -72,7 +72,7 @@ class Averaging(NamedTuple):
     """The step size b."""
     gaps: bool | None
     """True if some agent may have no sample yet; None if that cannot be."""
-    like: NDArray[Any]
+    like: Array
     """Any array of the type in which an agent adds up what its neighbors tell."""
 
 

@@ -52,7 +52,7 @@ from colme._core.jit import CHUNK, LANES, at, equation, helper, kernel, lanes_li
 from colme._core.team import Neighborhood
 from colme.confidence import DifferenceTest, apart, too_far
 from colme.graphs import Graph
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask, row_ends
 
 f32, u16, u32, u64 = np.float32, np.uint16, np.uint32, np.uint64
 
@@ -76,13 +76,13 @@ class NeighborTable(NamedTuple):
     """The agent of each row, counted within its chunk."""
     row_of: NDArray[np.uint16]
     """The row of each agent, counted within its chunk."""
-    degree: NDArray[Any]
+    degree: Array
     """Living neighbors of each visible agent."""
     cut_now: NDArray[np.uint8]
     """1 for own agents that lost an edge at this step."""
     tally: Integers
     """Counts of edges, see WRONG, LOST, ISOLATED, CUT."""
-    class_: NDArray[Any]
+    class_: Array
     """The true class of each visible agent, for the tally."""
 
 
@@ -234,18 +234,13 @@ def _compress(own_start, slots, offsets, row_of, indptr, values, out):
                     k += u64(1)
 
 
-def _row_ends(degree: NDArray[Any]) -> Integers:
-    """Where the rows of agents with these degrees begin; one more for the end of the last."""
-    return np.concatenate([[0], np.cumsum(degree, dtype=np.int64)])
-
-
 def lay_out(
-    graph: Graph, own_start: int, class_: NDArray[Any]
+    graph: Graph, own_start: int, class_: Array
 ) -> tuple[NDArray[np.uint32], Integers, NDArray[np.uint16], int]:
     """(slots, offsets, order) of a table whose row a is own agent a, and how many neighbors are of another class."""
     n_blocks = -(-graph.n_agents // LANES)
     width = np.maximum.reduceat(graph.degrees, np.arange(n_blocks) * LANES) if n_blocks else np.empty(0, np.int64)
-    offsets = np.concatenate([[0], np.cumsum(width * LANES)]).astype(np.int64)
+    offsets = row_ends(width * LANES)
     slots = np.empty(offsets[-1], np.uint32)
     wrong = _lay_out(graph.indptr, graph.indices, own_start, offsets, slots, class_)
     return slots, offsets, np.resize(np.arange(CHUNK, dtype=np.uint16), n_blocks * LANES), wrong
@@ -474,7 +469,7 @@ class KeptEdges(Edges):
     saved = ("degree", "cut_now", "neighbors")
     split: ClassVar[dict[str, str]] = {"neighbors": "degree"}
 
-    def __init__(self, graph: Graph, class_: NDArray[Any], hood: Neighborhood | None = None):
+    def __init__(self, graph: Graph, class_: Array, hood: Neighborhood | None = None):
         hood = Neighborhood(graph.n_agents) if hood is None else hood
         super().__init__(hood)
         own_start, classes, team = hood.own_start, hood.seen("class", class_), hood.team
@@ -602,7 +597,7 @@ class KeptEdges(Edges):
                 if not self.hood.one_machine and alive < SHRUNK * self._planned_at:
                     self._plan, self._planned_at = self.hood.plan(self.slots[: self.offsets[-1]]), alive
 
-    def refresh(self, *arrays: NDArray[Any]) -> None:
+    def refresh(self, *arrays: Array) -> None:
         """Let all workers see what each wrote for its own agents, as far as edges live."""
         self.hood.team.wait()
         self.hood.fetch(*arrays, plan=self._plan)
@@ -662,7 +657,7 @@ class KeptEdges(Edges):
     @neighbors.setter
     def neighbors(self, numbers: NDArray[np.uint32]) -> None:
         """Make the table anew, from degrees that were put back before."""
-        rows = Graph(_row_ends(self.degree), self.hood.indices(numbers), check=False)
+        rows = Graph(row_ends(self.degree), self.hood.indices(numbers), check=False)
         slots, self.offsets[:], self.order[:], wrong = lay_out(rows, self.hood.own_start, self.table.class_)
         self.slots[: len(slots)] = slots
         self.row_of[:] = self.order
@@ -672,9 +667,9 @@ class KeptEdges(Edges):
         self._forget_candidates()
         self.hood.refresh(self._seen_degree)
 
-    def _compressed(self, values: NDArray[Any], out: NDArray[Any] | None = None) -> tuple[NDArray[Any], NDArray[Any]]:
+    def _compressed(self, values: Array, out: Array | None = None) -> tuple[Array, Array]:
         """The living edges as compressed rows, by own agent: indptr, and the values of their slots."""
-        indptr = _row_ends(self.degree)
+        indptr = row_ends(self.degree)
         out = np.empty(indptr[-1], values.dtype) if out is None else out[: indptr[-1]]
         _compress(self.hood.own_start, self.slots, self.offsets, self.row_of, indptr, values, out)
         return indptr, out
@@ -686,7 +681,7 @@ class KeptEdges(Edges):
     def put_flows(self, of_edges: Floats, flows: Floats) -> None:
         """The flows of slots from those of edges, right after `neighbors` were put back: row a is that of agent a."""
         agent = np.repeat(np.arange(len(self.degree)), self.degree)
-        number = np.arange(len(agent)) - _row_ends(self.degree)[agent]  # of the neighbor in its row
+        number = np.arange(len(agent)) - row_ends(self.degree)[agent]  # of the neighbor in its row
         flows[:] = 0.0
         flows[self.offsets[agent // LANES] + LANES * number + agent % LANES] = of_edges
 
@@ -712,10 +707,10 @@ class Neighbors(Edges):
 
     saved = ("kept",)
 
-    def __init__(self, graph: Graph, class_: NDArray[Any]):
+    def __init__(self, graph: Graph, class_: Array):
         super().__init__(Neighborhood(graph.n_agents))
         self._graph = graph
-        self._own = np.repeat(np.arange(graph.n_agents), graph.degrees)
+        self._own = graph.owners
         self._other = graph.indices.astype(np.int64)
         self._within = class_[self._own] == class_[self._other]
         self.kept = np.ones(len(self._own), np.bool_)
@@ -726,7 +721,7 @@ class Neighbors(Edges):
         np.add.at(out, *self.values(values))
         return out
 
-    def values(self, values: ArrayLike) -> tuple[Integers, NDArray[Any]]:
+    def values(self, values: ArrayLike) -> tuple[Integers, Array]:
         """(agent, value) of every kept neighbor that has a value, agent by agent in the order of summation: for
         medians, extremes and other functions that are no sums."""
         heard = np.broadcast_to(values, self._graph.n_agents)[self._other]
@@ -738,7 +733,7 @@ class Neighbors(Edges):
         """Neighbors that each agent still has."""
         return np.bincount(self._own[self.kept], minlength=self._graph.n_agents)
 
-    def ends(self, values: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+    def ends(self, values: ArrayLike) -> tuple[Array, Array]:
         """The values at the two ends of every edge of the given graph: (own, the neighbor's), each edge in both
         directions."""
         values = np.broadcast_to(values, self._graph.n_agents)
@@ -761,7 +756,7 @@ class Neighbors(Edges):
         return int((self.degree == 0).sum())
 
     def graph(self) -> Graph:
-        return Graph(_row_ends(self.degree), self._graph.indices[self.kept], check=False)
+        return Graph(row_ends(self.degree), self._graph.indices[self.kept], check=False)
 
 
 def _share(mask: Mask) -> float:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK, LANES
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 
 MOST_PAGES = 1024
 """Pages of a run at most: enough for balance, few enough to be gathered at every recorded step."""
@@ -44,15 +44,15 @@ class Team:
     def wait(self) -> None:
         """Until all workers on this machine are here. What each wrote before, all of them see afterwards."""
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Array:
         """An array that all workers on this machine write to and see."""
         return np.zeros(shape, dtype)
 
-    def gather(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def gather(self, rows: Array) -> Array:
         """The rows of all workers, in the workers' order."""
         return rows
 
-    def collect(self, rows: NDArray[Any]) -> NDArray[Any] | None:
+    def collect(self, rows: Array) -> Array | None:
         """The same, for the first worker only; None for the others."""
         return rows
 
@@ -99,9 +99,9 @@ class Neighborhood:
         self.n_visible = -(-n_agents // LANES) * LANES
         self.own_start = self.first
         """The index of the first own agent."""
-        self._seen: dict[str, NDArray[Any]] = {}
+        self._seen: dict[str, Array] = {}
 
-    def array(self, dtype: Any, fill: Any = 0, rows: tuple[int, ...] = ()) -> NDArray[Any]:
+    def array(self, dtype: Any, fill: Any = 0, rows: tuple[int, ...] = ()) -> Array:
         """An array of all visible agents, the last axis, filled with a number."""
         shape = (*rows, self.n_visible)
         if self.team.size == 1:
@@ -120,11 +120,11 @@ class Neighborhood:
         begin = -room.ctypes.data // 8 % 8 if self.team.size == 1 else 0  # shared arrays begin where a page does
         return room[begin : begin + size]
 
-    def mine(self, array: NDArray[Any]) -> NDArray[Any]:
+    def mine(self, array: Array) -> Array:
         """The own agents of an array of visible ones."""
         return array[..., self.own_start : self.own_start + self.n_own]
 
-    def my_lines(self, lines: NDArray[Any]) -> NDArray[Any]:
+    def my_lines(self, lines: Array) -> Array:
         """Those of `lines`, a row each."""
         return lines.reshape(self.n_visible, -1)[self.own_start : self.own_start + self.n_own]
 
@@ -136,18 +136,18 @@ class Neighborhood:
         """The indices of these agents."""
         return numbers
 
-    def refresh(self, *arrays: NDArray[Any]) -> None:
+    def refresh(self, *arrays: Array) -> None:
         """Let all workers see what each wrote for its own agents."""
         self.team.wait()
 
-    def fetch(self, *arrays: NDArray[Any], plan: Any = None) -> None:
+    def fetch(self, *arrays: Array, plan: Any = None) -> None:
         """Bring the numbers of agents on other machines, or those in a plan; all workers here have written theirs."""
 
-    def plan(self, indices: NDArray[Any]) -> Any:
+    def plan(self, indices: Array) -> Any:
         """A plan for the agents at these indices, for `fetch`; None where all agents are on this machine."""
         return None
 
-    def seen(self, name: str, own: NDArray[Any]) -> NDArray[Any]:
+    def seen(self, name: str, own: Array) -> Array:
         """Numbers of the own agents as an array of visible ones; `name` tells it from others that are in use."""
         if self.team.size == 1:
             return own

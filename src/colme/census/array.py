@@ -24,13 +24,13 @@ from colme.census.posterior import (
 )
 from colme.census.sample_variance import SamplingNoise
 from colme.census.variance_function import CONSTANT, is_constant
+from colme.consensus import stable_step
 from colme.gossip import agents_heard, consensus_round, line_room, line_width, mean_over_agents, sum_over_agents
 from colme.graphs import Graph
 from colme.method import Posterior, State, World
 from colme.metrics import NOT_KNOWN
 from colme.samples import running_mean
-from colme.spectrum import stable_step
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask
 from colme.support.saved import COMMON
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class ChangeDetector:
         self._all_mean, self._all_count = np.full(n_agents, np.nan), np.zeros(n_agents, np.int64)
         self._up, self._down = np.zeros((n_agents, 3)), np.zeros((n_agents, 3))
 
-    def observe(self, mean: Floats, count: NDArray[Any], sigma: Any) -> None:
+    def observe(self, mean: Floats, count: Array, sigma: Any) -> None:
         """The means and numbers of all samples after one more step."""
         _observe(mean, count, sigma, self._all_mean, self._all_count, self.mean, self.count, self._up, self._down)
 
@@ -149,7 +149,7 @@ class CensusState(State):
         self.rounds = -1  # rounds done of the census under way; -1: none is
         self.completed = False  # whether a census of means has completed
         self.codes = np.empty(0, np.int64)  # the bin or channel of each column
-        self.masses: NDArray[Any] = np.empty((n, 0), world.exchange)  # z(k), after the last round
+        self.masses: Array = np.empty((n, 0), world.exchange)  # z(k), after the last round
         self.previous = self.masses  # z(k - 1), after the round before
         self._rooms: list[Floats] = []
         self._seen = self._seen_before = self.masses  # z(k) and z(k - 1) of all visible agents

@@ -15,11 +15,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import kernel
 from colme.census.variance_function import BOUNDS, PRODUCTS
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 
 WIDTH = 0.84
 """The largest bin width in standard deviations of a mean; the smallest is half of it."""
@@ -107,20 +106,20 @@ def in_channels(first: int, masses: Any) -> tuple[Any, Any]:
     return np.broadcast_to(_CHANNEL + first + np.arange(masses.shape[-1]), masses.shape), masses
 
 
-def channel(codes: Integers, masses: NDArray[Any], k: int) -> Floats:
+def channel(codes: Integers, masses: Array, k: int) -> Floats:
     """Channel k of sample variances of each row of masses; zeros where there is none."""
     found = np.searchsorted(codes, _CHANNEL + k)
     there = found < len(codes) and codes[found] == _CHANNEL + k
     return masses[:, found].astype(np.float64) if there else np.zeros(len(masses))
 
 
-def average_variance(codes: Integers, masses: NDArray[Any], before: Any) -> Floats:
+def average_variance(codes: Integers, masses: Array, before: Any) -> Floats:
     """The average sample variance by each row of masses; `before` where a row holds none."""
     total, agents = (channel(codes, masses, k) for k in range(2))
     return np.where((agents > NEGLIGIBLE) & (total > 0.0), total / np.maximum(agents, NEGLIGIBLE), before)
 
 
-def average_ratio(codes: Integers, masses: NDArray[Any]) -> tuple[Floats, ...]:
+def average_ratio(codes: Integers, masses: Array) -> tuple[Floats, ...]:
     """By each row of masses: the average r, the variance of r between agents, and the share of agents that have one.
     It is zero where a row holds none, or sums that numbers cannot have: (sum of r)^2 <= number * (sum of r^2)."""
     total, agents, squares = (channel(codes, masses, k) for k in range(2, 5))
@@ -135,7 +134,7 @@ def has_products(codes: Integers) -> bool:
     return bool((codes == _CHANNEL + _PRODUCTS).any())
 
 
-def average_products(codes: Integers, masses: NDArray[Any]) -> Floats:
+def average_products(codes: Integers, masses: Array) -> Floats:
     """By each row of masses: the averages of products, zeros where it holds none."""
     return np.stack([channel(codes, masses, k) for k in range(_PRODUCTS, _PRODUCTS + PRODUCTS)], axis=-1)
 
@@ -147,7 +146,7 @@ def _parts(codes: Integers) -> tuple[Any, Any, Any, Any]:
     return e, k, variances, ~variances & (k != -_MIDDLE)
 
 
-def plausible(codes: Integers, masses: NDArray[Any], ballots: float = 1.0) -> bool:
+def plausible(codes: Integers, masses: Array, ballots: float = 1.0) -> bool:
     """Whether honest nodes that only average could have sent this, if each casts so many ballots at most: no negative
     mass (but of products), and noise that fits the bins of its grid. A dishonest node within these limits weighs as
     much as its neighbors' average."""
@@ -164,14 +163,14 @@ def plausible(codes: Integers, masses: NDArray[Any], ballots: float = 1.0) -> bo
     )
 
 
-def ballots_in(codes: Integers, masses: NDArray[Any]) -> float:
+def ballots_in(codes: Integers, masses: Array) -> float:
     """The means in a histogram per node: its mass, if that is more than one."""
     *_, bins = _parts(codes)
     total = float(masses[bins].sum(dtype=np.float64))
     return total if total > _ONE else 1.0
 
 
-def clip_masses(codes: Integers, masses: NDArray[Any], ballots: float = 1.0) -> NDArray[Any]:
+def clip_masses(codes: Integers, masses: Array, ballots: float = 1.0) -> Array:
     """These masses with negative ones set to zero (but products), those of channels of sample variances to at most
     their bounds, and the bins, if they then sum to more than the ballots of a node, scaled to sum to that."""
     _, k, variances, bins = _parts(codes)

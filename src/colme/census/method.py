@@ -30,7 +30,6 @@ from collections.abc import Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.census.array import CensusState, ChangeDetector, contributions
 from colme.census.histogram import NEGLIGIBLE, NO_CODE, Bins, sum_by_code
@@ -41,7 +40,7 @@ from colme.gossip import Gossip
 from colme.graphs import Graph
 from colme.guard import GuardedMethod
 from colme.method import Agent, Place, Round, State, World
-from colme.support.arrays import Integers
+from colme.support.arrays import Array, Integers
 
 
 class Schedule(NamedTuple):
@@ -184,7 +183,7 @@ class HistogramMessage(NamedTuple):
     """What an agent sends to its neighbors: its occupied bins, and its degree (for Metropolis weights)."""
 
     codes: Integers
-    masses: NDArray[Any]
+    masses: Array
     degree: int
 
 
@@ -204,7 +203,7 @@ class CensusAgent(Agent):
         self.rounds = -1  # rounds done of the census under way; -1: none is
         self.completed = False  # whether a census of means has completed
         self.codes = np.empty(0, np.int64)  # the bins and channels of its histogram
-        self.masses: NDArray[Any] = np.empty(0, place.exchange)  # z(k), after the last round
+        self.masses: Array = np.empty(0, place.exchange)  # z(k), after the last round
         self.previous = self.masses  # z(k - 1), after the round before
         self.channels = np.full(1, NO_CODE)  # of the noise of this agent's grid, if its mean was binned
         self.fitted = FittedMixtures.none(1)
@@ -322,7 +321,7 @@ class CensusAgent(Agent):
         return found.estimate.item()
 
 
-def _at_codes(codes: Integers, mine: Integers, masses: NDArray[Any]) -> NDArray[Any]:
+def _at_codes(codes: Integers, mine: Integers, masses: Array) -> Array:
     """The masses of my codes, at their positions among all codes; zero elsewhere."""
     out = np.zeros(len(codes), masses.dtype)
     out[np.searchsorted(codes, mine)] = masses

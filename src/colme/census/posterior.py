@@ -36,7 +36,7 @@ from colme.census.mixture import (
 from colme.census.uncertainty import added_variance
 from colme.census.variance_function import CONSTANT, excess_noise, is_constant, variance_at
 from colme.metrics import NOT_KNOWN
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 
 u64 = np.uint64
 
@@ -125,7 +125,7 @@ class FittedMixtures:
 
     @classmethod
     def of_rows(
-        cls, masses: NDArray[Any], bins: Bins, reached: Any, n_agents: int, heard: Any = 1.0, factor: Any = 1.0,
+        cls, masses: Array, bins: Bins, reached: Any, n_agents: int, heard: Any = 1.0, factor: Any = 1.0,
         function: Any = CONSTANT, *, warm_start: bool = False,
     ) -> FittedMixtures:  # fmt: skip
         """One mixture per row of masses, whose columns are `bins`; row i is the prior of agent i.
@@ -165,7 +165,7 @@ class FittedMixtures:
 
     @classmethod
     def of_agents(
-        cls, masses: NDArray[Any], bins: Bins, reached: float, n_agents: int, row: Integers,
+        cls, masses: Array, bins: Bins, reached: float, n_agents: int, row: Integers,
         grid: Integers, *, heard: Any = 1.0, factor: Any = 1.0, function: Any = CONSTANT,
         warm_start: bool = False, team: Team = ALONE,
     ) -> FittedMixtures:  # fmt: skip
@@ -213,7 +213,7 @@ class FittedMixtures:
         return cls(*(fitted.row, *_joined(parts, room), fitted.frame))
 
 
-def _joined(parts: list[MixturePrior], room: int) -> list[NDArray[Any]]:
+def _joined(parts: list[MixturePrior], room: int) -> list[Array]:
     """The rows of all parts, with room for so many components; a single part that has it stays as it is."""
     columns = []
     for name, *column in zip(MixturePrior._fields, *parts, strict=True):
@@ -224,7 +224,7 @@ def _joined(parts: list[MixturePrior], room: int) -> list[NDArray[Any]]:
     return columns[1:]
 
 
-def _with_first_row(given: list[NDArray[Any]], rows: Integers, team: Team) -> tuple[int, list[NDArray[Any]]]:
+def _with_first_row(given: list[Array], rows: Integers, team: Team) -> tuple[int, list[Array]]:
     """What a fit needs of some rows, and before them, if it is not among them, the row with which all workers of the
     team would start: the first one of all, or else that of the first agent. Returns whether it was added."""
     numbers, *offered = (team.gather(each[:1]) for each in (rows, *given))

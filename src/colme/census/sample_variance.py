@@ -16,7 +16,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import at, equation, kernel
 from colme.census.histogram import (
@@ -33,7 +32,7 @@ from colme.census.histogram import (
     in_channels,
 )
 from colme.census.variance_function import CONSTANT, binomial_function, fitted_function, is_constant, products
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask
 
 SCALE_ERRORS, SCALE_TOLERANCE = 4.0, 0.03
 """A known sigma is corrected if the average r is off 1 by more than both: standard errors, and this."""
@@ -114,7 +113,7 @@ class SamplingNoise:
         self.frame = np.tile(CONSTANT[:2], (n_agents, 1))  # center and scale of means at that check
         self.function = np.tile(CONSTANT, (n_agents, 1))  # of the mean, which the variance is
 
-    def observe(self, mean: Floats, count: NDArray[Any]) -> None:
+    def observe(self, mean: Floats, count: Array) -> None:
         """Local means and numbers of samples after one more step; the squares follow from how the means moved. An agent
         with fewer samples than before has started afresh."""
         afresh = count < self.count
@@ -156,7 +155,7 @@ class SamplingNoise:
             self.earlier, self.frame = np.where(self.count[:, None] > 0, now, 0.0), frame
         return parts
 
-    def learn(self, codes: Integers, masses: NDArray[Any], agents: Any) -> None:
+    def learn(self, codes: Integers, masses: Array, agents: Any) -> None:
         """From the averages of what was contributed, each agent from its own row of masses, of so many agents."""
         if self.variance is None:
             self.average = average_variance(codes, masses, self.average)

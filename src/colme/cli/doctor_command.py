@@ -7,13 +7,12 @@ import time
 import click
 
 from colme.cli.output import emit, format_option, say, wide_option
+from colme.cli.parameters import option, switch
 
 
 @click.command("doctor")
-@click.option("--results", type=click.Path(), default="results", help="Folder that must be writable.")
-@click.option(
-    "--compile", "ahead", is_flag=True, help="Instead of checks, compile the kernels that common commands need."
-)
+@option("--results", "Folder that must be writable.", type=click.Path(), default="results")
+@switch("--compile", "ahead", "Instead of checks, compile the kernels that common commands need.")
 @wide_option
 @format_option
 @click.pass_context

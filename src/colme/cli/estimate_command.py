@@ -15,7 +15,7 @@ import click
 import numpy as np
 
 from colme.cli.output import format_option, row_progress, say, say_left_out, wide_option
-from colme.cli.parameters import SEED, Number
+from colme.cli.parameters import FILE, PATH, SEED, Number, Texts, Whole, option, switch
 from colme.data.read.format import DECIMALS, THOUSANDS, TableFormat
 from colme.errors import RunError, printable
 from colme.support.tables import csv_of, print_table
@@ -36,13 +36,13 @@ def duration(text: str) -> float | datetime.timedelta:
 
 
 _FORMAT = (
-    click.option("--decimal", type=click.Choice(DECIMALS), default=".", metavar="SIGN",
-                 help="Decimal sign of numbers in text: --decimal , for 12,5."),
-    click.option("--thousands", type=click.Choice(THOUSANDS), metavar="SIGN",
-                 help="Sign between groups of three digits: --thousands . for 1.234; or , or ' ' or \"'\"."),
-    click.option("--encoding", metavar="NAME",
-                 help="Encoding of a text file (default: UTF-8): --encoding latin-1, cp1252, utf-16, ..."),
-    click.option("--sheet", metavar="NAME", help="Sheet of a spreadsheet (default: the first one that is not empty)."),
+    option("--decimal", "Decimal sign of numbers in text: --decimal , for 12,5.",
+           type=click.Choice(DECIMALS), default=".", metavar="SIGN"),
+    option("--thousands", "Sign between groups of three digits: --thousands . for 1.234; or , or ' ' or \"'\".",
+           type=click.Choice(THOUSANDS), metavar="SIGN"),
+    option("--encoding", "Encoding of a text file (default: UTF-8): --encoding latin-1, cp1252, utf-16, ...",
+           metavar="NAME"),
+    option("--sheet", "Sheet of a spreadsheet (default: the first one that is not empty).", metavar="NAME"),
 )  # fmt: skip
 _COLUMNS = {
     "--value": "Column of samples: numbers, or yes and no.",
@@ -61,63 +61,59 @@ _COLUMNS = {
 
 def table_format_options(command: Any) -> Any:
     """Options that say how a table is written."""
-    for option in reversed(_FORMAT):
-        command = option(command)
+    for each in reversed(_FORMAT):
+        command = each(command)
     return command
 
 
 def _column_options(command: Any) -> Any:
     for flag, words in reversed(_COLUMNS.items()):
-        command = click.option(flag, metavar="COLUMN", help=words)(command)
+        command = option(flag, words, metavar="COLUMN")(command)
     return command
 
 
 @click.command("estimate")
-@click.argument("files", type=click.Path(), nargs=-1, required=True, metavar="FILE...")
-@click.option("--agent", multiple=True, metavar="COLUMN",
-              help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
+@click.argument("files", type=PATH, nargs=-1, required=True, metavar="FILE...")
+@option("--agent", "Column that identifies the agent; repeat for several columns.", multiple=True, metavar="COLUMN")
 @_column_options
-@click.option("--covariate", "covariates", multiple=True, metavar="COLUMN",
-              help="Column that may predict an agent's mean; repeat for more. 'log n' is the logarithm of its number "
-                   "of samples.")  # fmt: skip
-@click.option("--method", default="auto", metavar="NAME",
-              help="auto (by cross-validation), local, pooled, shrinkage, close, census, one-hop or "
-                   "cl-colme.")  # fmt: skip
-@click.option("--groups", type=click.IntRange(1, 10**6), metavar="N",
-              help="Largest number of groups to report (default: no limit; 1: do not search for groups).")  # fmt: skip
-@click.option("--sigma", type=Number(min=0, min_open=True), metavar="NUMBER",
-              help="Standard deviation of a sample, if known.")  # fmt: skip
-@click.option("--half-life", type=duration, metavar="TIME",
-              help="The weight of a sample halves in this time: 7d, 12h, 30min, 90s for dates; a plain number if the "
-                   "times are plain numbers.")  # fmt: skip
-@click.option("--level", type=Number(0, 1, True, True), default=0.9, metavar="SHARE",
-              help="Level of the intervals.")  # fmt: skip
-@click.option("--above", multiple=True, type=Number(), metavar="NUMBER",
-              help="Add the probability that an agent's mean is above this number, as a column; repeat for "
-                   "more.")  # fmt: skip
-@click.option("--top", type=click.IntRange(1, 10**9), metavar="K",
-              help="Add the expected rank of every agent (1: the largest mean), its interval, and the probability of "
-                   "being among the first K, as columns, and show these K.")  # fmt: skip
-@click.option("--explain", multiple=True, metavar="AGENT",
-              help="Explain the estimate of this agent in a few sentences; repeat for more.")  # fmt: skip
-@click.option("--seed", type=SEED, default=0, help="Seed of the random folds.")
-@click.option("--time-format", metavar="FORMAT",
-              help="How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30.")  # fmt: skip
+@option("--covariate", "covariates",
+        "Column that may predict an agent's mean; repeat for more. 'log n' is the logarithm of its number of "
+        "samples.",
+        multiple=True, metavar="COLUMN")  # fmt: skip
+@option("--method", "auto (by cross-validation), local, pooled, shrinkage, close, census, one-hop or cl-colme.",
+        default="auto", metavar="NAME")  # fmt: skip
+@option("--groups", "Largest number of groups to report (default: no limit; 1: do not search for groups).",
+        type=Whole(1, 10**6), metavar="N")  # fmt: skip
+@option("--sigma", "Standard deviation of a sample, if known.", type=Number(min=0, min_open=True), metavar="NUMBER")
+@option("--half-life",
+        "The weight of a sample halves in this time: 7d, 12h, 30min, 90s for dates; a plain number if the times are "
+        "plain numbers.",
+        type=duration, metavar="TIME")  # fmt: skip
+@option("--level", "Level of the intervals.", type=Number(0, 1, True, True), default=0.9, metavar="SHARE")
+@option("--above", "Add the probability that an agent's mean is above this number, as a column; repeat for more.",
+        multiple=True, type=Number(), metavar="NUMBER")  # fmt: skip
+@option("--top",
+        "Add the expected rank of every agent (1: the largest mean), its interval, and the probability of being "
+        "among the first K, as columns, and show these K.",
+        type=Whole(1, 10**9), metavar="K")  # fmt: skip
+@option("--explain", "Explain the estimate of this agent in a few sentences; repeat for more.",
+        multiple=True, metavar="AGENT")  # fmt: skip
+@option("--seed", "Seed of the random folds.", type=SEED, default=0)
+@option("--time-format", "How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30.",
+        metavar="FORMAT")  # fmt: skip
 @table_format_options
-@click.option("-o", "--output", "outputs", multiple=True, type=click.Path(dir_okay=False), metavar="FILE",
-              help="Write all agents to a .parquet, .csv or .json file; repeat for more files.")  # fmt: skip
-@click.option("--escape-formulas", is_flag=True,
-              help="In CSV, for spreadsheets: an apostrophe before names that begin like a formula.")  # fmt: skip
-@click.option("--plot", type=click.Path(dir_okay=False), metavar="FILE",
-              help="Write a figure: .svg, .pdf or .png.")  # fmt: skip
-@click.option("--report", type=click.Path(dir_okay=False), metavar="FILE", help="Write a page: .html.")
-@click.option("-q", "--quiet", is_flag=True, help="Print only data: no progress and no messages.")
+@option("-o", "--output", "outputs", "Write all agents to a .parquet, .csv or .json file; repeat for more files.",
+        multiple=True, type=FILE)  # fmt: skip
+@switch("--escape-formulas", "In CSV, for spreadsheets: an apostrophe before names that begin like a formula.")
+@option("--plot", "Write a figure: .svg, .pdf or .png.", type=FILE)
+@option("--report", "Write a page: .html.", type=FILE)
+@switch("-q", "--quiet", "Print only data: no progress and no messages.")
 @wide_option
 @format_option
 @click.pass_context
 def command(
-    context: click.Context, /, files: tuple[str, ...], agent: tuple[str, ...], value: str | None,
-    above: tuple[float, ...], top: int | None, explain: tuple[str, ...], outputs: tuple[str, ...], plot: str | None,
+    context: click.Context, /, files: Texts, agent: Texts, value: str | None,
+    above: tuple[float, ...], top: int | None, explain: Texts, outputs: Texts, plot: str | None,
     report: str | None, quiet: bool, wide: bool, form: str, escape_formulas: bool, **options: Any,
 ) -> None:  # fmt: skip
     """Estimate every agent's mean from a table of samples, with those of other agents where that helps.
@@ -201,7 +197,7 @@ def command(
         say("Written: " + ", ".join(map(str, written)))
 
 
-def _missing(file: str, agent: tuple[str, ...], value: str | None, form: TableFormat) -> click.UsageError:
+def _missing(file: str, agent: Texts, value: str | None, form: TableFormat) -> click.UsageError:
     """The error for a missing --agent or --value, with the columns of the file."""
     from colme.data.read.sources import open_source
 
@@ -215,7 +211,7 @@ def _missing(file: str, agent: tuple[str, ...], value: str | None, form: TableFo
     return click.UsageError(f"{' and '.join(wanted)} must name a column.{there} Try: {example}")
 
 
-def _are_moments(files: tuple[str, ...]) -> bool:
+def _are_moments(files: Texts) -> bool:
     """Whether the files hold moments; several files must."""
     from colme.data.partials import read_moments_file
 
@@ -229,7 +225,7 @@ def _are_moments(files: tuple[str, ...]) -> bool:
     return all(found)
 
 
-def check_targets(files: tuple[str, ...], targets: Iterable[tuple[str | None, tuple[str, ...]]]) -> None:
+def check_targets(files: Texts, targets: Iterable[tuple[str | None, tuple[str, ...]]]) -> None:
     """Refuse, before the work, to overwrite the table, to write two outputs to one file, or to write to a folder that
     does not exist.
 

@@ -12,6 +12,7 @@ from typing import Any
 import click
 import msgspec
 
+from colme.cli.parameters import Texts
 from colme.errors import shorten
 from colme.methods import METHODS, Method
 from colme.scenario import Scenario
@@ -19,14 +20,18 @@ from colme.sim.graph_files import is_graph_file
 from colme.sim.spec import Setup, flat_name
 from colme.support.tables import parse_word
 
-SECTIONS = ("Scenario", "Set-up", "Methods (a flag applies to the methods that have the field)")
+SECTIONS: dict[str, tuple[type[Any], ...]] = {
+    "Scenario": (Scenario,),
+    "Set-up": (Setup,),
+    "Methods (a flag applies to the methods that have the field)": METHODS,
+}
+"""The structs whose fields are flags, by the title of their section in `--help`."""
 
 
 class FieldOption(click.Option):
     """A flag for a field; given twice, or with several values, it is a sweep."""
 
     section = ""
-    kind: Any = None
 
 
 class SectionedCommand(click.Command):
@@ -44,8 +49,8 @@ class SectionedCommand(click.Command):
 def field_flags(command: Callable[..., Any]) -> Callable[..., Any]:
     """Add a flag for every field of scenario, set-up and methods; the command receives `changes`, field -> value."""
     options: list[FieldOption] = []
-    owners_of: list[tuple[type[Any], ...]] = [(Scenario,), (Setup,), METHODS]
-    for section, structs in zip(SECTIONS, owners_of, strict=True):
+    kinds: dict[str, Any] = {}
+    for section, structs in SECTIONS.items():
         homes: dict[str, list[tuple[type[Any], Any]]] = {}
         for struct in structs:
             for field in msgspec.structs.fields(struct):
@@ -57,20 +62,20 @@ def field_flags(command: Callable[..., Any]) -> Callable[..., Any]:
                 [f"--{name.replace('_', '-')}", name], metavar=_metavar(field.type), multiple=True,
                 help=field_docs(struct).get(field.name, "") + _default([each.default for _, each in owners]),
             )  # fmt: skip
-            option.section, option.kind = section, field.type
+            option.section, kinds[name] = section, field.type
             options.append(option)
 
     @functools.wraps(command)
     def wrapped(**values: Any) -> Any:
-        given = {str(option.name): (values.pop(str(option.name)), option.kind) for option in options}
-        changes = {name: parse_flag(name, texts, kind) for name, (texts, kind) in given.items() if texts}
+        given = {name: values.pop(name) for name in kinds}
+        changes = {name: parse_flag(name, texts, kinds[name]) for name, texts in given.items() if texts}
         return command(changes=changes, **values)
 
     wrapped.__click_params__ = options[::-1] + getattr(command, "__click_params__", [])  # type: ignore[attr-defined]
     return wrapped
 
 
-def parse_flag(name: str, texts: tuple[str, ...], kind: Any) -> Any:
+def parse_flag(name: str, texts: Texts, kind: Any) -> Any:
     """The value as a TOML file would hold it: commas make a list, and a repeated flag makes a sweep."""
     every = [[parse_word(word) for word in text.split(",")] for text in texts]
     if takes_list(kind) and len(every) > 1:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from colme.cli.output import emit, format_option, wide_option
 from colme.cli.parameters import EXPERIMENT, SPARE_OF_RUNS, results_option, source_of
+from colme.support.tables import Row
 
 WHAT = ("methods", "experiments", "figures", "runs")
 
@@ -41,7 +40,7 @@ def command(what: str, experiment: str | None, results: str, wide: bool, form: s
     emit(rows, form, spare=("fields", "file", "class", *SPARE_OF_RUNS), wide=wide)
 
 
-def _methods() -> list[dict[str, Any]]:
+def _methods() -> list[Row]:
     from colme.methods import METHODS
 
     return [
@@ -51,7 +50,7 @@ def _methods() -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def _experiments() -> list[dict[str, Any]]:
+def _experiments() -> list[Row]:
     from colme.lab.experiment import Experiment, shipped_experiments
 
     rows = []
@@ -62,7 +61,7 @@ def _experiments() -> list[dict[str, Any]]:
     return rows
 
 
-def _figures() -> list[dict[str, Any]]:
+def _figures() -> list[Row]:
     from colme.lab.figures import FIGURES
 
     return [{"name": name, "shows": _first_line(make.__doc__)} for name, make in FIGURES.items()]

@@ -9,22 +9,20 @@ import click
 
 from colme.cli.estimate_command import check_targets, table_format_options
 from colme.cli.output import row_progress, say
-from colme.cli.parameters import SEED
+from colme.cli.parameters import FILE, PATH, SEED, Texts, option, switch
 
 
 @click.command("moments")
-@click.argument("file", type=click.Path())
-@click.option("--agent", multiple=True, required=True, metavar="COLUMN",
-              help="Column that identifies the agent; repeat for several columns.")  # fmt: skip
-@click.option("--value", required=True, metavar="COLUMN", help="Column of samples: numbers, or yes and no.")
-@click.option("--weight", metavar="COLUMN", help="Column of weights: a sample of weight w counts as w samples.")
-@click.option("--seed", type=SEED,
-              help="Seed of the random folds, another one for each part (default: drawn anew).")  # fmt: skip
+@click.argument("file", type=PATH)
+@option("--agent", "Column that identifies the agent; repeat for several columns.",
+        multiple=True, required=True, metavar="COLUMN")  # fmt: skip
+@option("--value", "Column of samples: numbers, or yes and no.", required=True, metavar="COLUMN")
+@option("--weight", "Column of weights: a sample of weight w counts as w samples.", metavar="COLUMN")
+@option("--seed", "Seed of the random folds, another one for each part (default: drawn anew).", type=SEED)
 @table_format_options
-@click.option("-o", "--output", required=True, type=click.Path(dir_okay=False), metavar="FILE",
-              help="Write the moments to this .arrow file.")  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="No progress and no messages.")
-def command(file: str, agent: tuple[str, ...], output: str, quiet: bool, **options: Any) -> None:
+@option("-o", "--output", "Write the moments to this .arrow file.", required=True, type=FILE)
+@switch("-q", "--quiet", "No progress and no messages.")
+def command(file: str, agent: Texts, output: str, quiet: bool, **options: Any) -> None:
     """Write the moments of a part of a table, to merge with those of other parts or sites.
 
     For each agent: the number, mean, squares and extremes of its samples, in five random folds. Rows stay where they

@@ -15,24 +15,20 @@ import click
 from click.core import ParameterSource
 
 from colme.cli.output import emit, format_option, live_page, live_rows, say, wide_option
-from colme.cli.parameters import METHOD, SEED, Number
+from colme.cli.parameters import METHOD, PATH, SEED, Number, Texts, Whole, option, switch
 from colme.errors import MethodError, NodeError, one_of, printable
-from colme.support.tables import parse_word
+from colme.support.tables import Row, parse_word
 
 if TYPE_CHECKING:
     from colme.method import Method
     from colme.node.config.node_toml import NodeConfig
 
-_configs = click.option(
-    "-c", "--config", "configs", type=click.Path(), multiple=True, default=("node.toml",),
-    metavar="FILE", help="The configuration of a node on this machine; repeat it for more.",
-)  # fmt: skip
-_config = click.option("-c", "--config", type=click.Path(), default="node.toml", metavar="FILE",
-                       help="The configuration of the node.")  # fmt: skip
-_days = click.option("--days", type=click.IntRange(1, 36500), default=365,
-                     help="Validity of the certificates.")  # fmt: skip
+_configs = option("-c", "--config", "configs", "The configuration of a node on this machine; repeat it for more.",
+                  type=PATH, multiple=True, default=("node.toml",), metavar="FILE")  # fmt: skip
+_config = option("-c", "--config", "The configuration of the node.", type=PATH, default="node.toml", metavar="FILE")
+_days = option("--days", "Validity of the certificates.", type=Whole(1, 36500), default=365)
 
-_method = click.option("-m", "--method", type=METHOD, default="cl-colme", metavar="NAME", help="The method to run.")
+_method = option("-m", "--method", "The method to run.", type=METHOD, default="cl-colme", metavar="NAME")
 
 
 def _field(text: str) -> tuple[str, Any]:
@@ -43,12 +39,11 @@ def _field(text: str) -> tuple[str, Any]:
     return name.replace("-", "_"), parse_word(value)
 
 
-_fields = click.option("--set", "fields", type=_field, multiple=True, metavar="FIELD=VALUE",
-                       help="A field of the method; repeat it for more.")  # fmt: skip
-_modules = click.option(
-    "--module", "modules", type=click.Path(), multiple=True, metavar="FILE",
-    help="A Python file with a method of your own, which is executed; repeat it for more.",
-)  # fmt: skip
+_fields = option("--set", "fields", "A field of the method; repeat it for more.",
+                 type=_field, multiple=True, metavar="FIELD=VALUE")  # fmt: skip
+_modules = option("--module", "modules",
+                  "A Python file with a method of your own, which is executed; repeat it for more.",
+                  type=PATH, multiple=True, metavar="FILE")  # fmt: skip
 
 _COLUMNS = ("name", "agents", "samples", "estimate", "lower", "upper", "fresh", "cut")
 _WIDE_COLUMNS = (
@@ -73,8 +68,8 @@ def command() -> None:
 
 @command.command("run")
 @_config
-@click.option("--metrics", metavar="HOST:PORT", help="Serve Prometheus metrics at this address, on loopback only.")
-@click.option("--until-end", is_flag=True, help="Stop at the end of the samples.")
+@option("--metrics", "Serve Prometheus metrics at this address, on loopback only.", metavar="HOST:PORT")
+@switch("--until-end", "Stop at the end of the samples.")
 def run(config: str, metrics: str | None, until_end: bool) -> None:
     """Run an agent until SIGTERM or Ctrl-C, which save its state. Estimates go to stdout as JSON lines.
 
@@ -94,7 +89,7 @@ def run(config: str, metrics: str | None, until_end: bool) -> None:
 @_configs
 @format_option
 @wide_option
-def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
+def status(configs: Texts, form: str, wide: bool) -> None:
     """Show samples, estimate and neighbors of running nodes.
 
     JSON and CSV have all columns.
@@ -114,7 +109,7 @@ def status(configs: tuple[str, ...], form: str, wide: bool) -> None:
 @_configs
 @format_option
 @wide_option
-def neighbors(configs: tuple[str, ...], form: str, wide: bool) -> None:
+def neighbors(configs: Texts, form: str, wide: bool) -> None:
     """Show the neighbors of nodes and the age of their records.
 
     Ages are in seconds. JSON and CSV have all columns.
@@ -164,19 +159,18 @@ def forgive(name: str, config: str) -> None:
 
 @command.command("watch")
 @_configs
-@click.option("--every", type=Number(0.1, 86400), default=1.0, help="Seconds between updates.")
-@click.option("--times", type=click.IntRange(1, 10**9), help="Stop after so many updates (default: never).")
-@click.option("--format", "form", type=click.Choice(("table", "json")), default="table",
-              help="A live table, or JSON lines.")  # fmt: skip
+@option("--every", "Seconds between updates.", type=Number(0.1, 86400), default=1.0)
+@option("--times", "Stop after so many updates (default: never).", type=Whole(1, 10**9))
+@option("--format", "form", "A live table, or JSON lines.", type=click.Choice(("table", "json")), default="table")
 @wide_option
-@click.option("--web", is_flag=True, help="Show the nodes and their graph in the browser, at an address on loopback.")
-@click.option("--port", type=click.IntRange(1, 65535), help="The port of that address (default: a free one).")
-@click.option("--open/--no-open", "opened", default=None, help="Open the page in a browser (default: on a terminal).")
-@click.option("--reports", type=click.Path(), metavar="FILE",
-              help="With --web: JSON lines that nodes of other machines report; - is stdin.")  # fmt: skip
+@switch("--web", "Show the nodes and their graph in the browser, at an address on loopback.")
+@option("--port", "The port of that address (default: a free one).", type=Whole(1, 65535))
+@option("--open/--no-open", "opened", "Open the page in a browser (default: on a terminal).", default=None)
+@option("--reports", "With --web: JSON lines that nodes of other machines report; - is stdin.",
+        type=PATH, metavar="FILE")  # fmt: skip
 @click.pass_context
 def watch(
-    context: click.Context, configs: tuple[str, ...], every: float, times: int | None, form: str, wide: bool,
+    context: click.Context, configs: Texts, every: float, times: int | None, form: str, wide: bool,
     web: bool, port: int | None, opened: bool | None, reports: str | None,
 ) -> None:  # fmt: skip
     """Show a live table of running nodes. A node that does not answer is shown without numbers.
@@ -192,9 +186,9 @@ def watch(
     """
     if web and (form == "json" or wide):
         raise click.UsageError(f"--web shows a page with all columns: leave {'--wide' if wide else '--format'} out.")
-    for option, value in (("--port", port), ("--open", opened), ("--reports", reports)):
+    for name, value in (("--port", port), ("--open", opened), ("--reports", reports)):
         if not web and value is not None:
-            raise click.UsageError(f"{option} is for the page in the browser. Add --web.")
+            raise click.UsageError(f"{name} is for the page in the browser. Add --web.")
     if reports is not None and context.get_parameter_source("configs") is ParameterSource.DEFAULT:
         configs = ()
     nodes = _nodes(configs)
@@ -226,17 +220,15 @@ def watch(
 
 @command.command("keys")
 @click.argument("names", nargs=-1)
-@click.option("-a", "--authority", default="authority", metavar="FOLDER",
-              help="Folder of the authority; it is made if it does not exist.")  # fmt: skip
-@click.option("--network", default="colme", help="The name in the authority's certificate.")
-@click.option(
-    "--host", "hosts", multiple=True, help="An address or name at which others dial the agent; repeat it for more."
-)
-@click.option("-o", "--output", default=".", metavar="FOLDER", help="Each agent gets a folder in it.")
+@option("-a", "--authority", "Folder of the authority; it is made if it does not exist.",
+        default="authority", metavar="FOLDER")  # fmt: skip
+@option("--network", "The name in the authority's certificate.", default="colme")
+@option("--host", "hosts", "An address or name at which others dial the agent; repeat it for more.", multiple=True)
+@option("-o", "--output", "Each agent gets a folder in it.", default=".", metavar="FOLDER")
 @_days
-@click.option("--rotate", is_flag=True, help="Replace existing keys and certificates.")
+@switch("--rotate", "Replace existing keys and certificates.")
 def keys(
-    names: tuple[str, ...], authority: str, network: str, hosts: tuple[str, ...], output: str, days: int,
+    names: Texts, authority: str, network: str, hosts: Texts, output: str, days: int,
     rotate: bool,
 ) -> None:  # fmt: skip
     """Make a key and a certificate for each of these agents.
@@ -266,27 +258,28 @@ def keys(
 
 
 @command.command("plan")
-@click.argument("hosts", type=click.Path())
-@click.option("-o", "--output", default="fleet", metavar="FOLDER", help="A new folder.")
+@click.argument("hosts", type=PATH)
+@option("-o", "--output", "A new folder.", default="fleet", metavar="FOLDER")
 @_method
 @_fields
 @_modules
-@click.option("--samples", metavar="SOURCE:ADDRESS",
-              help="Where agents get samples: file:readings.txt, mqtt:127.0.0.1:1883/{name} "
-                   "(default: stdin). {name} is the name of each.")  # fmt: skip
-@click.option("--network", default="colme", help="The name of the network.")
-@click.option("--preset", default="lan", help="What the network is like: local, lan or wan.")
-@click.option("--tick-rate", type=Number(1e-5, 1000.0), default=10.0, help="Records per second.")
-@click.option("--degree", type=click.IntRange(1, 3333), help="Neighbors of each agent (default: 6, or fewer).")
-@click.option("--agents", type=click.IntRange(1, 10**6),
-              help="Each node is a gateway, with up to so many local agents (default: an agent).")  # fmt: skip
-@click.option("--seed", type=SEED, default=0, help="Seed of the random graph.")
+@option("--samples",
+        "Where agents get samples: file:readings.txt, mqtt:127.0.0.1:1883/{name} (default: stdin). {name} is the "
+        "name of each.",
+        metavar="SOURCE:ADDRESS")  # fmt: skip
+@option("--network", "The name of the network.", default="colme")
+@option("--preset", "What the network is like: local, lan or wan.", default="lan")
+@option("--tick-rate", "Records per second.", type=Number(1e-5, 1000.0), default=10.0)
+@option("--degree", "Neighbors of each agent (default: 6, or fewer).", type=Whole(1, 3333))
+@option("--agents", "Each node is a gateway, with up to so many local agents (default: an agent).",
+        type=Whole(1, 10**6))  # fmt: skip
+@option("--seed", "Seed of the random graph.", type=SEED, default=0)
 @_days
-@click.option("--replace/--no-replace", default=True, help="Replace lost neighbors.")
-@click.option("--admit", type=click.Choice(("members", "certified")), default="members",
-              help="Possible neighbors: agents of this plan, or all with a certificate of its authority.")  # fmt: skip
+@option("--replace/--no-replace", "Replace lost neighbors.", default=True)
+@option("--admit", "Possible neighbors: agents of this plan, or all with a certificate of its authority.",
+        type=click.Choice(("members", "certified")), default="members")  # fmt: skip
 def plan(
-    hosts: str, output: str, method: str, fields: tuple[tuple[str, Any], ...], modules: tuple[str, ...],
+    hosts: str, output: str, method: str, fields: tuple[tuple[str, Any], ...], modules: Texts,
     samples: str | None, **options: Any,
 ) -> None:  # fmt: skip
     """Plan a fleet: neighbors, keys and a folder for each host.
@@ -328,16 +321,16 @@ def plan(
 
 
 @command.command("demo")
-@click.option("--seconds", type=Number(1.0, 86400), default=20.0, help="How long they run.")
-@click.option("--n-agents", type=click.IntRange(3, 200), default=12, help="Processes.")
+@option("--seconds", "How long they run.", type=Number(1.0, 86400), default=20.0)
+@option("--n-agents", "Processes.", type=Whole(3, 200), default=12)
 @_method
 @_fields
 @_modules
-@click.option("--seed", type=SEED, default=0, help="Seed of the graph and the samples.")
-@click.option("--plot", type=click.Path(), metavar="FILE", help="Draw a figure of the run: .svg, .pdf or .png.")
+@option("--seed", "Seed of the graph and the samples.", type=SEED, default=0)
+@option("--plot", "Draw a figure of the run: .svg, .pdf or .png.", type=PATH, metavar="FILE")
 @format_option
 def demo(
-    seconds: float, n_agents: int, method: str, fields: tuple[tuple[str, Any], ...], modules: tuple[str, ...],
+    seconds: float, n_agents: int, method: str, fields: tuple[tuple[str, Any], ...], modules: Texts,
     seed: int, plot: str | None, form: str,
 ) -> None:  # fmt: skip
     """Start agents on this machine, kill one and restart it.
@@ -378,7 +371,7 @@ def demo(
         say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows the run.")
 
 
-def _method_for_nodes(table: dict[str, Any], modules: tuple[str, ...]) -> Method:
+def _method_for_nodes(table: dict[str, Any], modules: Texts) -> Method:
     """The method of a table, which has a guard, and cuts edges by difference tests, if it can and the table does
     not say otherwise."""
     from colme.node.config.node_toml import method_of
@@ -390,7 +383,7 @@ def _method_for_nodes(table: dict[str, Any], modules: tuple[str, ...]) -> Method
     return method
 
 
-def _nodes(configs: tuple[str, ...]) -> list[NodeConfig]:
+def _nodes(configs: Texts) -> list[NodeConfig]:
     """The configurations, each once: a star stands for any characters of a name."""
     from colme.node.config.node_toml import NodeConfig
 
@@ -403,11 +396,11 @@ def _nodes(configs: tuple[str, ...]) -> list[NodeConfig]:
     return [NodeConfig.read(each) for each in found]
 
 
-def _answers(nodes: list[NodeConfig]) -> list[dict[str, Any]]:
+def _answers(nodes: list[NodeConfig]) -> list[Row]:
     """The status of each node; if it does not answer, its name and why it is `silent`."""
     from colme.node.io.status import ask
 
-    answers: list[dict[str, Any]] = []
+    answers: list[Row] = []
     for node in nodes:
         try:
             answers.append(ask(node.socket))
@@ -416,7 +409,7 @@ def _answers(nodes: list[NodeConfig]) -> list[dict[str, Any]]:
     return answers
 
 
-def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
+def _ask(configs: Texts) -> list[Row]:
     """The status of the nodes that answer; an error if none does."""
     answers = _answers(_nodes(configs))
     found = [each for each in answers if "silent" not in each]
@@ -428,12 +421,12 @@ def _ask(configs: tuple[str, ...]) -> list[dict[str, Any]]:
     return found
 
 
-def _counted(status: dict[str, Any]) -> dict[str, Any]:
+def _counted(status: Row) -> Row:
     """With the number of refusals in place of their reasons."""
     return status | ({"refused": sum(status["refused"].values())} if "refused" in status else {})
 
 
-def _summaries(nodes: list[dict[str, Any]], wide: bool) -> list[dict[str, Any]]:
+def _summaries(nodes: list[Row], wide: bool) -> list[Row]:
     """The rows of a table. Gateways have `agents`, and no estimate of their own: a table of one kind only leaves out
     the columns of the other, unless it is wide."""
     gateways = sum("agents" in each for each in nodes)

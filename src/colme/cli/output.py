@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from colme.cli.parameters import option, switch
 from colme.errors import printable
 from colme.support.tables import Row, csv_of_rows, json_line, json_of, print_table, terminal_table, text_of
 
@@ -31,10 +32,8 @@ SAY_EVERY = 10.0
 """Seconds between two of its lines, where there is no terminal."""
 _heard = True
 
-format_option = click.option(
-    "--format", "form", type=click.Choice(FORMATS), default="table", help="Format of the output."
-)
-wide_option = click.option("--wide", is_flag=True, help="Show all columns of a table, however wide it becomes.")
+format_option = option("--format", "form", "Format of the output.", type=click.Choice(FORMATS), default="table")
+wide_option = switch("--wide", "Show all columns of a table, however wide it becomes.")
 
 
 def only_first_rank_speaks() -> None:

@@ -13,6 +13,17 @@ from click.shell_completion import CompletionItem
 from colme.errors import ExperimentError, one_of
 
 
+def option(*names_and_help: str, **more: Any) -> Any:
+    """`click.option`, for its names and, last, its help."""
+    *names, words = names_and_help
+    return click.option(*names, help=words, **more)
+
+
+def switch(*names_and_help: str) -> Any:
+    """An option without a value."""
+    return option(*names_and_help, is_flag=True)
+
+
 class Name(click.ParamType):  # type: ignore[type-arg]
     """A name, which shells complete; the library checks it. An experiment is also a file or a folder of results."""
 
@@ -32,9 +43,9 @@ def _experiments() -> list[str]:
 
 
 def _methods() -> list[str]:
-    from colme.methods import METHODS
+    from colme.methods.registry import methods_by_name
 
-    return [str(method.__struct_config__.tag) for method in METHODS]
+    return list(methods_by_name())
 
 
 def _figures() -> list[str]:
@@ -56,20 +67,22 @@ class Number(click.FloatRange):
         return "" if self.min is self.max is None else super()._describe_range()
 
 
+Texts = tuple[str, ...]
+"""The values of an option that may be repeated."""
+Whole = click.IntRange
 MOST_JOBS = 1024
 """Processes or threads at once, at most."""
+FILE, FOLDER, PATH = click.Path(dir_okay=False), click.Path(file_okay=False), click.Path()
 EXPERIMENT = Name("experiment", _experiments)
 FIGURE = Name("figure", _figures)
 METHOD = Name("method", _methods)
-SEED = click.IntRange(0, 2**63 - 1)
+SEED = Whole(0, 2**63 - 1)
 
 SPARE_OF_RUNS = ("configuration", "agents", "steps", "rewire", "tolerance", "record", "precision")
 """Columns of a table of runs that a narrow terminal leaves out first."""
 
-results_option: Any = click.option(
-    "--results", type=click.Path(file_okay=False), default="results", envvar="COLME_RESULTS",
-    help="Folder in which every experiment has a folder of its own.",
-)  # fmt: skip
+results_option: Any = option("--results", "Folder in which every experiment has a folder of its own.",
+                             type=FOLDER, default="results", envvar="COLME_RESULTS")  # fmt: skip
 
 
 def source_of(experiment: str, results: str, *, shipped_first: bool = False) -> Path | str:

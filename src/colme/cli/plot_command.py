@@ -7,21 +7,21 @@ from pathlib import Path
 import click
 
 from colme.cli.output import emit, format_option, say
-from colme.cli.parameters import EXPERIMENT, FIGURE, Number, results_option, source_of
+from colme.cli.parameters import EXPERIMENT, FIGURE, FOLDER, Number, Texts, option, results_option, source_of, switch
 
 
 @click.command("plot")
 @click.argument("experiment", type=EXPERIMENT)
 @click.argument("figures", nargs=-1, type=FIGURE)
 @results_option
-@click.option("--into", type=click.Path(file_okay=False), help="Folder to write to (default: plots, beside the runs).")
-@click.option("--width", metavar="LENGTH", help="Width of the figures: 84mm, 8.4cm, 3.3in or 240pt.")
-@click.option("--font-size", type=Number(1, 1000), metavar="POINTS", help="Size of the letters.")
-@click.option("--font", metavar="FAMILY", help="Font of the letters, such as 'Times New Roman' or serif.")
-@click.option("--no-title", is_flag=True, help="Leave out the title, for a figure with a caption.")
+@option("--into", "Folder to write to (default: plots, beside the runs).", type=FOLDER)
+@option("--width", "Width of the figures: 84mm, 8.4cm, 3.3in or 240pt.", metavar="LENGTH")
+@option("--font-size", "Size of the letters.", type=Number(1, 1000), metavar="POINTS")
+@option("--font", "Font of the letters, such as 'Times New Roman' or serif.", metavar="FAMILY")
+@switch("--no-title", "Leave out the title, for a figure with a caption.")
 @format_option
 def command(
-    experiment: str, figures: tuple[str, ...], results: str, into: str | None, width: str | None,
+    experiment: str, figures: Texts, results: str, into: str | None, width: str | None,
     font_size: float | None, font: str | None, no_title: bool, form: str,
 ) -> None:  # fmt: skip
     """Draw figures of an experiment as SVG and PDF, with the CSV behind each.

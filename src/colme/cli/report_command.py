@@ -7,18 +7,16 @@ from pathlib import Path
 import click
 
 from colme.cli.output import emit, format_option, say
-from colme.cli.parameters import EXPERIMENT, results_option, source_of
+from colme.cli.parameters import EXPERIMENT, FILE, option, results_option, source_of, switch
 
 
 @click.command("report")
 @click.argument("experiment", type=EXPERIMENT)
 @results_option
-@click.option(
-    "-o", "--output", type=click.Path(dir_okay=False), help="File to write (default: report.html beside the runs)."
-)
-@click.option("--figures/--no-figures", default=True, help="Also write each figure as SVG, PDF and CSV.")
-@click.option("--live/--no-live", default=True, help="Play a run in the page (up to 3 MB).")
-@click.option("--open", "show", is_flag=True, help="Open the page in a browser.")
+@option("-o", "--output", "File to write (default: report.html beside the runs).", type=FILE)
+@option("--figures/--no-figures", "Also write each figure as SVG, PDF and CSV.", default=True)
+@option("--live/--no-live", "Play a run in the page (up to 3 MB).", default=True)
+@switch("--open", "show", "Open the page in a browser.")
 @format_option
 def command(
     experiment: str, results: str, output: str | None, figures: bool, live: bool, show: bool, form: str

@@ -17,9 +17,12 @@ from colme.cli.parameters import (
     MOST_JOBS,
     SPARE_OF_RUNS,
     Number,
+    Whole,
+    option,
     parse_seeds,
     results_option,
     source_of,
+    switch,
 )
 from colme.lab.experiment import Experiment
 from colme.lab.results import dataset, experiment_of, is_results
@@ -36,20 +39,20 @@ SPARE = (*spare_metrics(1), "seconds", "seeds", "time_ratio", *spare_metrics(2))
 @click.command("run", cls=SectionedCommand)
 @click.argument("experiment", type=EXPERIMENT)
 @results_option
-@click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N",
-              help="Runs at once (default: number of cores).")  # fmt: skip
-@click.option("--seeds", type=parse_seeds, metavar="N|A,B,...", help="Number of seeds, or a list of seeds.")
-@click.option("--dry-run", is_flag=True, help="List the runs without doing them.")
-@click.option("--force", is_flag=True, help="Do all runs again.")
-@click.option("--backend", type=click.Choice(BACKENDS), default="loky",
-              help="Where to run: processes here, threads, or a cluster that sees the same folder.")  # fmt: skip
-@click.option("--scheduler", metavar="ADDRESS", help="Address of a dask scheduler, such as tcp://host:8786.")
-@click.option("--ranks", is_flag=False, flag_value=0, type=click.IntRange(0, 10**6), metavar="[N]",
-              help="Share every run among ranks of MPI: N on this machine, or without N those that mpiexec or srun "
-                   "have started.")  # fmt: skip
-@click.option("--checkpoint-every", type=Number(min=0, min_open=True), default=30.0,
-              metavar="SECONDS", help="Time between two checkpoints of a long run.")  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
+@option("-j", "--jobs", "Runs at once (default: number of cores).", type=Whole(1, MOST_JOBS), metavar="N")
+@option("--seeds", "Number of seeds, or a list of seeds.", type=parse_seeds, metavar="N|A,B,...")
+@switch("--dry-run", "List the runs without doing them.")
+@switch("--force", "Do all runs again.")
+@option("--backend", "Where to run: processes here, threads, or a cluster that sees the same folder.",
+        type=click.Choice(BACKENDS), default="loky")  # fmt: skip
+@option("--scheduler", "Address of a dask scheduler, such as tcp://host:8786.", metavar="ADDRESS")
+@option("--ranks",
+        "Share every run among ranks of MPI: N on this machine, or without N those that mpiexec or srun have "
+        "started.",
+        is_flag=False, flag_value=0, type=Whole(0, 10**6), metavar="[N]")  # fmt: skip
+@option("--checkpoint-every", "Time between two checkpoints of a long run.",
+        type=Number(min=0, min_open=True), default=30.0, metavar="SECONDS")  # fmt: skip
+@switch("-q", "--quiet", "Do not show progress.")
 @wide_option
 @format_option
 @field_flags

@@ -9,7 +9,7 @@ import click
 
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import emit, format_option, say, wide_option
-from colme.cli.parameters import METHOD, MOST_JOBS, parse_seeds
+from colme.cli.parameters import FILE, METHOD, MOST_JOBS, Texts, Whole, option, parse_seeds, switch
 from colme.lab.planning import Planned
 from colme.lab.quick import DEFAULTS, last_rows, simulate_flags, trace_rows
 from colme.lab.watch import feed_of, fitting_messages, shown_together
@@ -22,25 +22,22 @@ SPARE = (*spare_metrics(1), "seeds", *spare_metrics(2))
 
 
 @click.command("simulate", cls=SectionedCommand)
-@click.option("-m", "--method", "methods", type=METHOD, multiple=True, metavar="NAME",
-              help="A method; repeat for more (default: cl-colme and local; see colme list methods).")  # fmt: skip
-@click.option("--seeds", type=parse_seeds, default="1", metavar="N|A,B,...",
-              help="Number of seeds, or a list of seeds.")  # fmt: skip
-@click.option("-j", "--jobs", type=click.IntRange(1, MOST_JOBS), metavar="N",
-              help="Seeds at once (default: number of cores).")  # fmt: skip
-@click.option("--threads", type=click.IntRange(1, MOST_JOBS), metavar="N",
-              help="Threads that share each seed, for 100,000 agents and more (default: 1).")  # fmt: skip
-@click.option("--trace", is_flag=True, help="Print every recorded step, not only the last one.")
-@click.option("--live", type=click.Path(dir_okay=False), metavar="FILE",
-              help="Also write a page that plays the run of the first seed: estimates, graph, errors.")  # fmt: skip
-@click.option("--frames", type=click.IntRange(2, 1000), metavar="N",
-              help="Moments in that page (default: up to 120, as fit into 3 MB).")  # fmt: skip
-@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
+@option("-m", "--method", "methods", "A method; repeat for more (default: cl-colme and local; see colme list methods).",
+        type=METHOD, multiple=True, metavar="NAME")  # fmt: skip
+@option("--seeds", "Number of seeds, or a list of seeds.", type=parse_seeds, default="1", metavar="N|A,B,...")
+@option("-j", "--jobs", "Seeds at once (default: number of cores).", type=Whole(1, MOST_JOBS), metavar="N")
+@option("--threads", "Threads that share each seed, for 100,000 agents and more (default: 1).",
+        type=Whole(1, MOST_JOBS), metavar="N")  # fmt: skip
+@switch("--trace", "Print every recorded step, not only the last one.")
+@option("--live", "Also write a page that plays the run of the first seed: estimates, graph, errors.", type=FILE)
+@option("--frames", "Moments in that page (default: up to 120, as fit into 3 MB).",
+        type=Whole(2, 1000), metavar="N")  # fmt: skip
+@switch("-q", "--quiet", "Do not show progress.")
 @wide_option
 @format_option
 @field_flags
 def command(
-    methods: tuple[str, ...], seeds: Any, jobs: int | None, threads: int | None, trace: bool, live: str | None,
+    methods: Texts, seeds: Any, jobs: int | None, threads: int | None, trace: bool, live: str | None,
     frames: int | None, quiet: bool, wide: bool, form: str, changes: dict[str, Any],
 ) -> None:  # fmt: skip
     """Simulate methods from flags alone and print their errors.

@@ -9,7 +9,7 @@ import click
 
 from colme.cli.fields import SectionedCommand, field_flags
 from colme.cli.output import live_page
-from colme.cli.parameters import EXPERIMENT, METHOD, SEED, results_option, source_of
+from colme.cli.parameters import EXPERIMENT, METHOD, SEED, Texts, Whole, option, results_option, source_of, switch
 from colme.lab.quick import DEFAULTS, flags_experiment
 from colme.lab.watch import WatchSession, experiment_to_watch, watched_run
 from colme.live.broadcast import Broadcast
@@ -17,17 +17,17 @@ from colme.live.broadcast import Broadcast
 
 @click.command("watch", cls=SectionedCommand)
 @click.argument("experiment", type=EXPERIMENT, required=False)
-@click.option("-m", "--method", "methods", type=METHOD, multiple=True, metavar="NAME",
-              help="A method; repeat for a second one (default: the experiment's, or cl-colme and local).")  # fmt: skip
-@click.option("--seed", type=SEED, metavar="N", help="The seed (default: the experiment's first one, or 0).")
-@click.option("--port", type=click.IntRange(0, 65535), default=0, metavar="N", help="The port; 0: a free one.")
-@click.option("--open/--no-open", "opens", default=None,
-              help="Open a browser (default: if the address is printed to a terminal).")  # fmt: skip
+@option("-m", "--method", "methods",
+        "A method; repeat for a second one (default: the experiment's, or cl-colme and local).",
+        type=METHOD, multiple=True, metavar="NAME")  # fmt: skip
+@option("--seed", "The seed (default: the experiment's first one, or 0).", type=SEED, metavar="N")
+@option("--port", "The port; 0: a free one.", type=Whole(0, 65535), default=0, metavar="N")
+@option("--open/--no-open", "opens", "Open a browser (default: if the address is printed to a terminal).", default=None)
 @results_option
-@click.option("-q", "--quiet", is_flag=True, help="Print the address and nothing else.")
+@switch("-q", "--quiet", "Print the address and nothing else.")
 @field_flags
 def command(
-    experiment: str | None, methods: tuple[str, ...], seed: int | None, port: int, opens: bool | None, results: str,
+    experiment: str | None, methods: Texts, seed: int | None, port: int, opens: bool | None, results: str,
     quiet: bool, changes: dict[str, Any],
 ) -> None:  # fmt: skip
     """Watch a simulation in the browser while it runs: estimates, edges and errors, step by step.

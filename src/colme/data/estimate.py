@@ -24,7 +24,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.confidence import check_probability
 from colme.data.fit import FLAGS
@@ -57,7 +56,7 @@ from colme.data.report.result import Result, Summary
 from colme.data.report.sentences import count
 from colme.data.thinning import in_random_order
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask
 from colme.support.columns import as_time
 
 LOG_N = "log n"
@@ -247,7 +246,7 @@ def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progres
     population = _population(measured, choice.estimator, groups if grouped else None)
     diagnosis = diagnose(moments, measured.noise)
 
-    def full(values: NDArray[Any], empty: float = math.nan) -> NDArray[Any]:
+    def full(values: Array, empty: float = math.nan) -> Array:
         """With a row for agents without a sample."""
         out = np.full(len(measured.present), empty, values.dtype)
         out[measured.present] = values

@@ -16,11 +16,10 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import helper, kernel, prefetch
 from colme._core.random import key_of, philox
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 
 if TYPE_CHECKING:
     from colme.data.read.table import Names, Table
@@ -61,7 +60,7 @@ class FoldMoments(NamedTuple):
         """E square / sigma^2: n - 1 for plain samples."""
         return np.maximum(self.decay - self.spread / np.where(self.weight > 0.0, self.weight, 1.0), 0.0)
 
-    def select(self, agents: NDArray[Any] | slice) -> FoldMoments:
+    def select(self, agents: Array | slice) -> FoldMoments:
         """The moments of some agents."""
         return FoldMoments(self.n[agents], *(part[agents] for part in self[1:]))
 
@@ -93,7 +92,7 @@ class AgentMoments(NamedTuple):
     group_names the names of known groups
     """
 
-    labels: NDArray[Any]
+    labels: Array
     folds: FoldMoments
     low: Floats
     high: Floats
@@ -104,7 +103,7 @@ class AgentMoments(NamedTuple):
     covariates: Floats | None
     notes: tuple[str, ...]
     names: Names
-    parts: tuple[NDArray[Any], ...] = ()
+    parts: tuple[Array, ...] = ()
     law: str = ""
     sigma: float | None = None
     reported: Integers | None = None
@@ -115,7 +114,7 @@ class AgentMoments(NamedTuple):
         """Whether the folds are periods of time."""
         return self.successive is not None
 
-    def select(self, agents: NDArray[Any]) -> AgentMoments:
+    def select(self, agents: Array) -> AgentMoments:
         """The moments of some agents, or of all in another order."""
         some = {name: part[agents] for name, part in self._asdict().items() if isinstance(part, np.ndarray)}
         parts = tuple(part[agents] for part in self.parts)
@@ -179,7 +178,7 @@ class RunningMoments:
         self._some: list[Floats] = []
         self._unit = 0.0
 
-    def add(self, agent: NDArray[Any], value: Floats, weight: Floats | None, n_agents: int) -> None:
+    def add(self, agent: Array, value: Floats, weight: Floats | None, n_agents: int) -> None:
         """Count rows of agents 0 to n_agents - 1."""
         self._grow(n_agents)
         value = self._scaled(value)
@@ -210,7 +209,7 @@ class RunningMoments:
         self._grow(n_agents)
         return self._sums[:n_agents, _COUNT].astype(np.int64)
 
-    def moments(self, labels: NDArray[Any], names: Names) -> AgentMoments:
+    def moments(self, labels: Array, names: Names) -> AgentMoments:
         """All that was counted, of the agents with these labels."""
         self._grow(len(labels))
         rows = self._sums[: len(labels)]

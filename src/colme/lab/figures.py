@@ -14,13 +14,13 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
+from colme.consensus import stable_step
 from colme.errors import ColmeError, ExperimentError, RunError, one_of
 from colme.lab.experiment import Experiment
 from colme.lab.planning import REFERENCE, Planned, tag_of
 from colme.lab.results import ExperimentSource, dataset, opened
 from colme.lab.runs.store import RunStore
 from colme.spectrum import spectrum as spectrum_of
-from colme.spectrum import stable_step
 
 MOST_LINES, MOST_PANELS = 10, 24
 """Most lines in one plot; most plots in one figure."""

@@ -27,6 +27,9 @@ class Event(NamedTuple):
     message: bytes
 
 
+_NO_EVENT = Event(0, "", b"")
+
+
 @dataclass
 class Viewer:
     """What a viewer has: all messages up to `seen`. It misses nothing up to `known`, the newest when it came."""
@@ -48,7 +51,7 @@ class Broadcast:
         self._most_frames, self._most_bytes, self._late = most_frames, most_bytes, late
         self._changed = threading.Condition()
         self._newest = 0
-        self._start = self._state = Event(0, "", b"")
+        self._start = self._state = _NO_EVENT
         self._run: object = None
         self._run_began = 0
         self._history: list[Event] = []
@@ -62,7 +65,7 @@ class Broadcast:
             kept = Event(self._newest, kind, message)
             if kind == "start":
                 if run is None or run != self._run:
-                    self._history, self._state, self._run_began = [], Event(0, "", b""), kept.number
+                    self._history, self._state, self._run_began = [], _NO_EVENT, kept.number
                 self._start, self._run = kept, run
             elif kind == "state":
                 self._state = kept

@@ -22,7 +22,7 @@ import numpy as np
 from colme.live.growing import GrowingLists
 from colme.live.messages import LONGEST_NAME, Arrays, bits, note, pack, to_codes
 from colme.support.arrays import Floats, Integers, Mask
-from colme.support.tables import safe_name
+from colme.support.tables import Row, safe_name
 
 MOST_AGENTS = 2000
 MOST_HEARSAY = 1000
@@ -62,7 +62,7 @@ class Statement(NamedTuple):
     cut: frozenset[str]
 
     @classmethod
-    def parse(cls, status: dict[str, Any], *, most_neighbors: int = MOST_NEIGHBORS) -> Statement:
+    def parse(cls, status: Row, *, most_neighbors: int = MOST_NEIGHBORS) -> Statement:
         """From a status, a report, or the row of a neighbor, whatever it holds."""
 
         def some(key: str) -> list[Any]:
@@ -144,7 +144,7 @@ class _Shown:
             return "gateway"
         return "local agent" if self.said.gateway else "node" if self.speaks else "neighbor"
 
-    def row(self, now: float) -> dict[str, Any]:
+    def row(self, now: float) -> Row:
         """Of the table, with the counters of `colme node status --wide`."""
         counts, numbers = self.known.counts, self.known.numbers
         return {

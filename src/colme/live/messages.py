@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from colme.support.arrays import Mask
+from colme.support.arrays import Array, Mask
 from colme.support.tables import json_line
 
 if TYPE_CHECKING:
@@ -46,7 +46,8 @@ class Codes(NamedTuple):
     high: float
 
 
-Arrays = dict[str, NDArray[Any] | Codes]
+Arrays = dict[str, Array | Codes]
+Head = dict[str, Any]
 
 
 def to_codes(numbers: ArrayLike, *, n_bytes: int = 2) -> Codes:
@@ -60,7 +61,7 @@ def to_codes(numbers: ArrayLike, *, n_bytes: int = 2) -> Codes:
     return Codes(codes, low, high)
 
 
-def pack(head: dict[str, Any], arrays: Arrays | None = None) -> bytes:
+def pack(head: Head, arrays: Arrays | None = None) -> bytes:
     """A message. NaN and infinity in the head become null."""
     listed, parts = [], []
     for name, array in (arrays or {}).items():
@@ -78,9 +79,9 @@ def bits(values: Mask) -> NDArray[np.uint8]:
     return np.packbits(values, bitorder="little")
 
 
-def head_of(message: bytes) -> dict[str, Any]:
+def head_of(message: bytes) -> Head:
     """The head of a message alone."""
-    head: dict[str, Any] = json.loads(message[4 : 4 + int.from_bytes(message[:4], "little")])
+    head: Head = json.loads(message[4 : 4 + int.from_bytes(message[:4], "little")])
     return head
 
 
@@ -90,7 +91,7 @@ def join(messages: Iterable[bytes]) -> bytes:
 
 
 def start(
-    arrays: Arrays, *, title: str, unit: str, n_agents: int, panels: list[dict[str, Any]],
+    arrays: Arrays, *, title: str, unit: str, n_agents: int, panels: list[Head],
     **more: Any,
 ) -> bytes:  # fmt: skip
     """What is shown: `n_agents` agents over a time in units. `more` is added to the head: the `last` moment and the
@@ -99,7 +100,7 @@ def start(
     return pack(head | more, arrays)
 
 
-def panel_of(method: Method, label: str = "", *, graph: bool) -> dict[str, Any]:
+def panel_of(method: Method, label: str = "", *, graph: bool) -> Head:
     """The panel of a method in a start; `graph`: whether it has edges to show."""
     return {"label": label or method.label, "color": method.color, "graph": graph, "cuts": method.cuts_edges}
 

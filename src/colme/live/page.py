@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import functools
 import hashlib
-import os
 import zlib
 from collections.abc import Iterable
 from html import escape
@@ -17,7 +16,7 @@ from importlib import resources
 from pathlib import Path
 
 from colme.live.messages import join
-from colme.support.files import write_text
+from colme.support.files import PathLike, write_text
 
 _START = """
 const recording = document.getElementById("recording").textContent;
@@ -60,7 +59,7 @@ def page(messages: Iterable[bytes], *, title: str = "", theme: str = "") -> str:
 """
 
 
-def write_page(path: str | os.PathLike[str], messages: Iterable[bytes], *, title: str = "") -> Path:
+def write_page(path: PathLike, messages: Iterable[bytes], *, title: str = "") -> Path:
     """Write the page, whole or not at all."""
     target = Path(path)
     write_text(target, page(messages, title=title))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from colme.live.simulation import SimulationFeed
 from colme.methods import Method
 from colme.sim.spec import RECORDING, RunSpec
 from colme.sim.trace import Trace, labels_of
+from colme.support.files import PathLike
 
 MOST_PANELS = 4
 """Methods that are shown side by side."""
@@ -34,7 +34,7 @@ def replay_widget(traces: Sequence[Trace], *, frames: int, height: int) -> Any:
     return LiveWidget(replay(traces, frames=frames), height=height)
 
 
-def write_replay(traces: Sequence[Trace], path: str | os.PathLike[str], *, frames: int) -> Path:
+def write_replay(traces: Sequence[Trace], path: PathLike, *, frames: int) -> Path:
     """Write a page that shows the traces of the first seed."""
     return write_page(path, replay(traces, frames=frames))
 

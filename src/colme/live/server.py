@@ -51,12 +51,12 @@ Control = Callable[[dict[str, Any]], dict[str, Any]]
 """Obeys a command. It returns the answer, or raises a `ColmeError` whose sentence the viewer reads."""
 
 _FILES = {
-    "": ("live.html", "text/html"),
-    "stream.js": ("stream.js", "text/javascript"),
-    "live.js": ("live.js", "text/javascript"),
-    "live.css": ("live.css", "text/css"),
+    "": "text/html",
+    "stream.js": "text/javascript",
+    "live.js": "text/javascript",
+    "live.css": "text/css",
 }
-"""Every file that can be asked for: names are looked up here, never joined to a path."""
+"""Every file that can be asked for, live.html by no name: names are looked up here, never joined to a path."""
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -69,11 +69,7 @@ _HEADERS = {
 
 
 class Refused(Exception):
-    """A request that is answered with an error."""
-
-    def __init__(self, status: int, sentence: str):
-        super().__init__(sentence)
-        self.status = status
+    """A request that is answered with an error: its status, and a sentence."""
 
 
 class LiveServer:
@@ -153,7 +149,8 @@ class _Handler(BaseHTTPRequestHandler):
             else:
                 self._post(name)
         except Refused as refusal:
-            self._send(refusal.status, "application/json", json.dumps({"error": str(refusal)}).encode())
+            status, sentence = refusal.args
+            self._send(status, "application/json", json.dumps({"error": sentence}).encode())
 
     do_POST = do_GET
 
@@ -180,8 +177,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif name not in _FILES:
             raise Refused(404, f"there is no page {shorten(name)} here. Open the address as printed.")
         else:
-            file, kind = _FILES[name]
-            self._send(200, f"{kind}; charset=utf-8", asset(file).encode())
+            self._send(200, f"{_FILES[name]}; charset=utf-8", asset(name or "live.html").encode())
 
     def _post(self, name: str) -> None:
         control = self.server.live.control

@@ -38,7 +38,7 @@ from colme.graphs import Graph
 from colme.method import Agent, Place, Round, State, World
 from colme.methods.c_colme import GALANTE
 from colme.methods.intervals import IntervalAgent, IntervalMethod, PruningState, parted
-from colme.support.arrays import Floats
+from colme.support.arrays import Array, Floats
 
 u32, u64 = np.uint32, np.uint64
 
@@ -202,7 +202,7 @@ class Relay:
     def own_mine(self) -> Floats:
         return self.hood.my_lines(self.mine)
 
-    def advance(self, rows: tuple[NDArray[Any], ...], age: Any, amount: Any, count: Any) -> None:
+    def advance(self, rows: tuple[Array, ...], age: Any, amount: Any, count: Any) -> None:
         self.step += 1
         moment = self.moment if len(self.moment) else None
         relay(*rows, self.hood.own_start, age, self.theirs, self.mine, self.keep.ravel(), self.hops, self.step, amount,

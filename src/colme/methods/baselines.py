@@ -30,7 +30,6 @@ import math
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.edges import Edges
 from colme._core.jit import at, kernel
@@ -38,7 +37,7 @@ from colme._core.team import Neighborhood
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.method import EVERYONE, Agent, Method, Place, Round, State, World
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 
 MOST = 512
 """Groups that a continuum of means is told to the Bayes bound in."""
@@ -131,7 +130,7 @@ def _sum_by_class(mean, count, class_, page, sums):
             sums[a // page, 1, class_[a]] += n
 
 
-def class_means(mean: Floats, count: Any, class_: NDArray[Any], hood: Neighborhood,
+def class_means(mean: Floats, count: Any, class_: Array, hood: Neighborhood,
                 n_classes: int) -> Floats:  # fmt: skip
     """The mean of all samples of each class, NaN if there are none; `count` per agent, or one for all."""
     sums = np.empty((hood.n_pages, 2, n_classes))
@@ -145,7 +144,7 @@ class ClassEdges(Edges):
 
     lost_share, isolated = 0.0, 0
 
-    def __init__(self, graph: Graph, class_: NDArray[Any], hood: Neighborhood):
+    def __init__(self, graph: Graph, class_: Array, hood: Neighborhood):
         super().__init__(hood)
         self._given, self._class = graph, class_
 

@@ -26,12 +26,12 @@ from collections.abc import Hashable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.consensus import add_weighted_pull, build_weights, metropolis_weight, next_estimate
 from colme.graphs import Graph
 from colme.method import Agent, Inbox, Place, State, World
 from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState
+from colme.support.arrays import Array
 
 GALANTE = """@inproceedings{galante2025scalable,
   title     = {Scalable decentralized algorithms for online personalized mean estimation},
@@ -71,7 +71,7 @@ class CState(ConsensusState):
 
     def __init__(self, method: CColME, world: World, graph: Graph):
         super().__init__(method, world, graph)
-        self.weights: NDArray[Any] = np.zeros(len(self.edges.slots), world.exchange)
+        self.weights: Array = np.zeros(len(self.edges.slots), world.exchange)
         self.rows_moved()
 
     def rows_moved(self) -> None:

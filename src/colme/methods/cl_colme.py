@@ -34,12 +34,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from colme.consensus import Clock, add_pull, next_estimate
+from colme.consensus import Clock, add_pull, next_estimate, stable_step
 from colme.errors import MethodError, one_of
 from colme.graphs import Graph
 from colme.method import Agent, Inbox, Place, State, World
 from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState, FlowAgent
-from colme.spectrum import check_step, stable_step
+from colme.spectrum import check_step
 from colme.support.arrays import Floats
 
 CONSENSUS = ("laplacian", "flow")

@@ -36,7 +36,6 @@ from typing import Any, ClassVar
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.consensus_kernel import Averaging, ClockState, EstimateArrays, Steps, Target, run_steps
 from colme.consensus import START, Clock, Restarts, agreed_flow, clock_of, clock_rate, next_flow, with_flows
@@ -54,7 +53,7 @@ from colme.metrics import (
     WRONG_EDGES,
     all_errors_of,
 )  # fmt: skip
-from colme.support.arrays import Floats, Mask
+from colme.support.arrays import Array, Floats, Mask
 
 
 class ConsensusMethod(IntervalMethod, frozen=True, kw_only=True):
@@ -105,7 +104,7 @@ class ConsensusState(PruningState):
     saved: ClassVar[tuple[str, ...]] = ("edges", "restarts", "estimate", "own_heard")
 
     step_size = 1.0
-    weights: NDArray[Any] | None = None
+    weights: Array | None = None
     """Weight of each slot of the neighbor table; None: all are one."""
     flows: Floats | None = None
     """Flow on each slot of the neighbor table; None: Laplacian or Metropolis consensus, with a clock."""
@@ -113,13 +112,13 @@ class ConsensusState(PruningState):
     def __init__(self, method: ConsensusMethod, world: World, graph: Graph):
         super().__init__(method, world, graph)
         self.restarts = Restarts(method.clock_rule, world.hood)
-        self.heard: NDArray[Any] = world.hood.array(world.exchange)  # nothing is heard before all is written once
-        self.spare: NDArray[Any] = world.hood.array(world.exchange)
+        self.heard: Array = world.hood.array(world.exchange)  # nothing is heard before all is written once
+        self.spare: Array = world.hood.array(world.exchange)
         self._pages = np.zeros((world.hood.n_pages, N_SUMS))
         self.edges.tighten()
 
     @property
-    def own_heard(self) -> NDArray[Any]:
+    def own_heard(self) -> Array:
         """What the neighbors hear of the own agents."""
         return self.world.hood.mine(self.heard)
 
@@ -219,7 +218,7 @@ class ConsensusMessage(msgspec.Struct, frozen=True):
 class ConsensusAgent(IntervalAgent):
     """Per-agent form."""
 
-    saved: ClassVar[tuple[str, ...]] = (*IntervalAgent.saved, "neighbors", "restart")
+    saved = (*IntervalAgent.saved, "neighbors", "restart")
     needs_degrees = False
     """Ask the kept neighbors for their degrees after pruning: a second exchange in the same step."""
 
@@ -272,7 +271,7 @@ class FlowMessage(msgspec.Struct, frozen=True):
 class FlowAgent(IntervalAgent):
     """Per-agent form of flow updating."""
 
-    saved: ClassVar[tuple[str, ...]] = (*IntervalAgent.saved, "flows", "unaware")
+    saved = (*IntervalAgent.saved, "flows", "unaware")
 
     def __init__(self, method: IntervalMethod, place: Place, step_size: float):
         super().__init__(method, place)

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from colme.census.method import Census
-from colme.errors import ColmeError, one_of
+from colme.errors import ColmeError, Refusal, one_of
 from colme.method import Method
 from colme.methods.b_colme import BColME
 from colme.methods.baselines import Bayes, Local, Oracle
@@ -41,7 +41,7 @@ def plain_form(method: Method) -> dict[str, Any]:
 
 
 def methods_by_name(
-    modules: Iterable[Path] = (), refusal: type[ColmeError] = ColmeError
+    modules: Iterable[Path] = (), refusal: Refusal = ColmeError
 ) -> dict[str, tuple[type[Method], str | None]]:
     """tag -> (method, hash of the file that defines it, or None if it comes with colme)."""
     known: dict[str, tuple[type[Method], str | None]] = {str(m.__struct_config__.tag): (m, None) for m in METHODS}
@@ -67,7 +67,7 @@ def methods_by_name(
     return known
 
 
-def _load(path: Path, refusal: type[ColmeError]) -> tuple[str, ModuleType]:
+def _load(path: Path, refusal: Refusal) -> tuple[str, ModuleType]:
     """Import a file under a name made from its contents: equal files are one module, wherever they are."""
     import hashlib  # here, because it loads OpenSSL (4 MiB), and a device has room for better
 

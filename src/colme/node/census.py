@@ -14,10 +14,9 @@ at zero and scaled to a total of one.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.census.histogram import ballots_in, clip_masses
 from colme.census.method import Census, CensusAgent, HistogramMessage, Schedule
@@ -25,6 +24,7 @@ from colme.census.posterior import FittedMixtures, posterior_interval
 from colme.method import Place, Round
 from colme.node.messages.wire import LARGEST
 from colme.node.rounds import NumberedRounds
+from colme.support.arrays import Array
 
 EARLIEST = 3
 """Rounds after which a first census is used before it ends; after two, 16 agents with four samples each would not show
@@ -39,9 +39,9 @@ class RoundMessage(NamedTuple):
     """The message to a neighbor: a `HistogramMessage`, the masses of the round before, and a
     `colme.node.rounds.RoundHead`."""
 
-    codes: NDArray[Any]
-    values: NDArray[Any]
-    before: NDArray[Any]
+    codes: Array
+    values: Array
+    before: Array
     degree: int
     number: int
     began: int
@@ -68,7 +68,7 @@ class AsynchronousSchedule(Schedule):
 class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
     """Per-agent form, driven by the newest messages."""
 
-    saved: ClassVar[tuple[str, ...]] = (*CensusAgent.saved, "number", "start", "joined")
+    saved = (*CensusAgent.saved, "number", "start", "joined")
 
     def __init__(self, method: Census, place: Place):
         super().__init__(method, place)

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -77,7 +77,7 @@ class CutEdge(msgspec.Struct):
         """Own samples at which it is reconsidered."""
         return MORE ** min(self.times, MOST_TIMES) * max(self.count, 1)
 
-    saved: ClassVar[tuple[str, ...]] = ("known", "why", "epoch", "count", "mean", "times", "forgiven")
+    saved = ("known", "why", "epoch", "count", "mean", "times", "forgiven")
 
 
 def forgive_saved(raw: bytes, name: str) -> bytes | None:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -195,11 +195,11 @@ class Gateway(Core):
     forget_after  seconds without a sample after which a local agent is forgotten
     Other arguments are those of `Core`."""
 
-    many: ClassVar[bool] = True
+    many = True
     agent: Any
     square: Any
     freedom: Any
-    _SAVED: ClassVar[tuple[str, ...]] = (*Core._SAVED, "names", "waiting")
+    _SAVED = (*Core._SAVED, "names", "waiting")
 
     def __init__(self, *args: Any, most_agents: int = 10000, forget_after: float = math.inf, **options: Any):
         super().__init__(*args, **options)

@@ -28,7 +28,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -79,7 +79,7 @@ class SumsRound(NamedTuple):
 class AsynchronousJudgment(NumberedRounds, Judgment):
     """The judgment of one agent, which votes with the newest messages of its neighbors."""
 
-    saved: ClassVar[tuple[str, ...]] = (*Judgment.saved, "number", "start", "joined", "handed_in", "voices")
+    saved = (*Judgment.saved, "number", "start", "joined", "handed_in", "voices")
 
     def __init__(self, method: GuardedMethod, gossip: Gossip, inner: Agent):
         super().__init__(method, gossip, np.array([[SHARE * gossip.agents_reached(gossip.rounds)]]), 1)

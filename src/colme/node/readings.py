@@ -23,7 +23,7 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -48,7 +48,7 @@ class ReadingFilter:
     say          is told of the first reading that does not count, and the 2nd, 4th, 8th, ...
     """
 
-    saved: ClassVar[tuple[str, ...]] = ("outside", "outliers", "last", "held")
+    saved = ("outside", "outliers", "last", "held")
 
     def __init__(
         self, *, least: float = -math.inf, most: float = math.inf, wild: str = "drop",

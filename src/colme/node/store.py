@@ -35,6 +35,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from colme.errors import CheckpointError, positive, shorten
+from colme.support.files import PathLike
 
 APPLICATION = 0x636D6531
 """The application id in the head of the file."""
@@ -81,7 +82,7 @@ class DamagedStore(CheckpointError):
         self.reason = reason
 
 
-def open_store(path: str | os.PathLike[str], **options: Any) -> AgentStore:
+def open_store(path: PathLike, **options: Any) -> AgentStore:
     """The store in this file. A damaged one is set aside, not deleted, and a new one is made: a device in the field has
     nobody who could do it. The store's `warnings` say so."""
     try:
@@ -117,7 +118,7 @@ class AgentStore:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         *,
         sync_every: float = SYNC_EVERY,
         clock: Callable[[], float] = time.monotonic,

@@ -37,7 +37,7 @@ from colme.online.kernel import (
     unlink_all,
     unlink_pair,
 )
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Floats, Integers, Mask, row_ends
 from colme.support.columns import Label, Labels, as_label
 
 T = TypeVar("T")
@@ -206,7 +206,7 @@ class AgentTable:
         """The kept edges; agents by slot."""
         n = len(self.labels)
         degree = self.numbers[:n, DEGREE]
-        indptr = np.concatenate([[0], np.cumsum(degree)])
+        indptr = row_ends(degree)
         if self.neighbors is None:
             return Graph(indptr, np.empty(0, np.uint32), check=False)
         there = np.arange(self.neighbors.shape[1]) < degree[:, None]

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.online import kernel
 from colme.online.agents import AgentTable
+from colme.support.arrays import Array
 from colme.support.columns import Label
 
 FORMAT = "colme online 1"
@@ -25,10 +23,10 @@ _TEXT, _NUMBER, _FREE = range(3)
 """Kinds of labels; a free slot has none."""
 
 
-def _views(table: AgentTable) -> dict[str, NDArray[Any]]:
+def _views(table: AgentTable) -> dict[str, Array]:
     """The parts of a table that are saved, by name; filling them fills the table."""
     n = len(table.labels)
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, Array] = {}
     for name, columns in _COLUMNS.items():
         array = getattr(table, name)
         if array is not None:
@@ -37,7 +35,7 @@ def _views(table: AgentTable) -> dict[str, NDArray[Any]]:
     return found | {name: getattr(table, name)[:n] for name in _WHOLE if getattr(table, name) is not None}
 
 
-def pack(table: AgentTable) -> dict[str, NDArray[Any]]:
+def pack(table: AgentTable) -> dict[str, Array]:
     """The agents as arrays; labels are concatenated text."""
     raw = [("" if label is None else str(label)).encode("utf-8", "surrogatepass") for label in table.labels]
     kinds = [_FREE if label is None else _NUMBER if isinstance(label, int) else _TEXT for label in table.labels]
@@ -48,7 +46,7 @@ def pack(table: AgentTable) -> dict[str, NDArray[Any]]:
     }  # fmt: skip
 
 
-def unpack(table: AgentTable, arrays: dict[str, NDArray[Any]]) -> None:
+def unpack(table: AgentTable, arrays: dict[str, Array]) -> None:
     """Fill an empty table with what `pack` returned. Raises KeyError or ValueError where it cannot."""
     text, end = arrays["labels.text"].tobytes(), 0
     for size, kind in zip(arrays["labels.size"].tolist(), arrays["labels.kind"].tolist(), strict=True):

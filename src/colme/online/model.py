@@ -42,7 +42,6 @@ from __future__ import annotations
 
 import copy
 import math
-import os
 from collections.abc import Callable, Iterable
 from threading import RLock
 from typing import Any, NamedTuple
@@ -63,7 +62,7 @@ from colme.online.rules import BackgroundVote, Rule, rule_of
 from colme.scenario import check_seed
 from colme.support.arrays import Floats, Integers
 from colme.support.columns import Label, Labels, as_events, as_label, as_time, as_value, columns_of
-from colme.support.files import names_known, nothing_missing, read_arrays, write_arrays
+from colme.support.files import PathLike, names_known, nothing_missing, read_arrays, write_arrays
 from colme.support.saved import from_arrays, to_arrays
 from colme.support.tables import html_fragment, html_table, interval, number
 
@@ -514,7 +513,7 @@ class CollaborativeMean:
         vars(self).update(state)
         self._lock = RLock()
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Everything in one file, which is never half-written: the old file stays until the new one is whole."""
         with self._lock:
             self.wait()
@@ -525,7 +524,7 @@ class CollaborativeMean:
             write_arrays(path, FORMAT, head, pack(self._table) | to_arrays(self._rule, "rule"))
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> CollaborativeMean:
+    def load(cls, path: PathLike) -> CollaborativeMean:
         """A saved model: what it learns from now on has the same bits as if it had never been saved."""
         head, arrays = read_arrays(path, FORMAT)
         with nothing_missing(path):

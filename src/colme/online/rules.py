@@ -17,7 +17,7 @@ from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
 from colme.census.posterior import FittedMixtures, MixturePrior, posterior_interval, posteriors
 from colme.confidence import BOUNDS, DifferenceTest
-from colme.consensus import Clock
+from colme.consensus import Clock, stable_step
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.guard import blended
@@ -43,7 +43,6 @@ from colme.online.kernel import (
     test_of,
 )
 from colme.online.noise import OnlineNoise, fill_variances, keep_posteriors
-from colme.spectrum import stable_step
 from colme.support.arrays import Floats, Integers
 
 GROWTH = 0.05

@@ -12,16 +12,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.team import Neighborhood
 from colme.errors import CheckpointError, shorten
+from colme.support.arrays import Array, row_ends
 from colme.support.files import read_arrays, write_arrays
 from colme.support.saved import COMMON
 
 FORMAT, PART_FORMAT = "colme checkpoint 1", "colme checkpoint part 1"
 
-Arrays = dict[str, NDArray[Any]]
+Arrays = dict[str, Array]
 
 
 def write_checkpoint(
@@ -95,7 +95,7 @@ def _join(parts: list[tuple[int, int, Arrays]], block: Neighborhood, split: dict
                 rows.append(values)
                 continue
             if rule is not None:  # so many rows per agent
-                ends = np.concatenate([[0], np.cumsum(arrays[rule], dtype=np.int64)])
+                ends = row_ends(arrays[rule])
                 low, high = int(ends[low]), int(ends[high])
             rows.append(values[low:high])
             if name in pools:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from colme._core.jit import HAVE_NUMBA, LANES, kernel
 from colme._core.team import Neighborhood, Team
 from colme.errors import RunError, missing_extra
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 
 PRETEND = "COLME_RANKS_PER_MACHINE"
 """An environment variable, for tests: so many ranks count as one machine."""
@@ -57,22 +57,22 @@ class _CommTeam(Team):
     def wait(self) -> None:
         self._shared.wait()
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Array:
         return self._shared.zeros(shape, dtype)
 
-    def gather(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def gather(self, rows: Array) -> Array:
         counts, width = self._counts(rows)
         out = np.empty((counts.sum(), *rows.shape[1:]), rows.dtype)
         self.comm.Allgatherv(_bytes(rows), [_bytes(out), counts * width])
         return out
 
-    def collect(self, rows: NDArray[Any]) -> NDArray[Any] | None:
+    def collect(self, rows: Array) -> Array | None:
         counts, width = self._counts(rows)
         out = np.empty((counts.sum(), *rows.shape[1:]), rows.dtype) if self.rank == 0 else None
         self.comm.Gatherv(_bytes(rows), None if out is None else [_bytes(out), counts * width], 0)
         return out
 
-    def _counts(self, rows: NDArray[Any]) -> tuple[Integers, int]:
+    def _counts(self, rows: Array) -> tuple[Integers, int]:
         """The numbers of all ranks' rows, and the bytes of a row."""
         counts = np.empty(self.size, np.int64)
         self.comm.Allgather(np.array([len(rows)], np.int64), counts)
@@ -84,7 +84,7 @@ class _CommTeam(Team):
     def greatest(self, numbers: Any) -> Floats:
         return self._reduce(np.array(numbers, np.float64), self._mpi.MAX)
 
-    def _reduce(self, mine: NDArray[Any], operation: Any) -> NDArray[Any]:
+    def _reduce(self, mine: Array, operation: Any) -> Array:
         out = np.empty_like(mine)
         self.comm.Allreduce(mine, out, operation)
         return out
@@ -133,7 +133,7 @@ class RankTeam(_CommTeam):
         return hood if self.n_machines == 1 else Halo(hood, indices)
 
 
-def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+def _bytes(array: Array) -> NDArray[np.uint8]:
     return np.ascontiguousarray(array).reshape(-1).view(np.uint8)
 
 
@@ -160,7 +160,7 @@ class _SharedArrays:
         self._comm.Barrier()
         self._fence.Sync()
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Array:
         self._free()
         size = int(np.prod(shape, dtype=np.int64)) * np.dtype(dtype).itemsize
         window = self._allocate(max(size, 1))
@@ -223,7 +223,7 @@ class Halo(Neighborhood):
         self._halo, self._n_machine, self._n_here = halo, n_machine, machine_end - self.machine_first
         self._ranks, self._full = team, Plan(team, halo, n_machine + np.arange(len(halo)), ends)
 
-    def plan(self, indices: NDArray[Any]) -> Plan:
+    def plan(self, indices: Array) -> Plan:
         """A plan that brings only those agents of the halo that are at these indices, of any rank on this machine."""
         team = self._ranks
         used = team.zeros((len(self._halo) + 1,), np.uint8)
@@ -246,7 +246,7 @@ class Halo(Neighborhood):
         here = (numbers >= self.machine_first) & (numbers < self.machine_first + self._n_here)
         return np.where(here, numbers - np.int64(self.machine_first), out).astype(np.uint32)
 
-    def array(self, dtype: Any, fill: Any = 0, rows: tuple[int, ...] = ()) -> NDArray[Any]:
+    def array(self, dtype: Any, fill: Any = 0, rows: tuple[int, ...] = ()) -> Array:
         array = self.team.zeros((*rows, self.n_visible), dtype)
         if fill != 0:
             if self.team.local.rank == 0:
@@ -254,17 +254,17 @@ class Halo(Neighborhood):
             self.team.wait()
         return array
 
-    def refresh(self, *arrays: NDArray[Any]) -> None:
+    def refresh(self, *arrays: Array) -> None:
         self.fetch(*arrays)
 
-    def fetch(self, *arrays: NDArray[Any], plan: Any = None) -> None:
+    def fetch(self, *arrays: Array, plan: Any = None) -> None:
         chosen: Plan = plan or self._full
         for array in arrays:
             for rows in self._rows(array):
                 chosen.exchange(rows, self.own_start)
         self.team.wait()
 
-    def _rows(self, array: NDArray[Any]) -> list[NDArray[Any]]:
+    def _rows(self, array: Array) -> list[Array]:
         """An array as rows by agent; one that has agents on its second axis becomes several."""
         if array.ndim == 2 and array.shape[1] == self.n_visible and array.shape[0] != self.n_visible:
             return [row[:, None] for row in array]
@@ -297,7 +297,7 @@ class Plan:
             self._receive = np.concatenate(came)
         self._channel = team.comm.Create_dist_graph_adjacent(sources, targets, reorder=False)
 
-    def exchange(self, lines: NDArray[Any], own_start: int) -> None:
+    def exchange(self, lines: Array, own_start: int) -> None:
         """Send the rows of own agents, the first of which is row `own_start`, and put those that come in place.
 
         Sampling and pruning while the numbers are under way was tried (`Ineighbor_alltoallv`): it gained nothing."""

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK
 from colme._core.team import ALONE, Neighborhood, Team
@@ -32,7 +31,7 @@ from colme.sim.checkpoint import check_room, read_checkpoint, together, write_ch
 from colme.sim.sampling import Errors, Sampler
 from colme.sim.spec import EXCHANGE, RunSpec, as_in_file, digest
 from colme.sim.trace import Final, Trace
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask, row_ends
 from colme.support.saved import from_arrays, splits, to_arrays
 
 TELL_EVERY = 0.1
@@ -201,9 +200,9 @@ class Run:
         known = {key: value for key, value in self.configuration.items() if key not in ("method", "steps")}
         return known | {"methods": self._methods}
 
-    def _own_arrays(self) -> dict[str, NDArray[Any]]:
+    def _own_arrays(self) -> dict[str, Array]:
         """What a checkpoint keeps of the own agents."""
-        own: dict[str, NDArray[Any]] = {"mean": self.world.mean}
+        own: dict[str, Array] = {"mean": self.world.mean}
         if self.world.count is not None:
             own["count"] = self.world.count
         if self.world.moments is not None:
@@ -222,7 +221,7 @@ class Run:
                     raise
                 raise CheckpointError(f"{path.name} is torn: {error}. Delete it and start anew.") from None
 
-    def _take_over(self, path: Path, arrays: dict[str, NDArray[Any]]) -> None:
+    def _take_over(self, path: Path, arrays: dict[str, Array]) -> None:
         if arrays["t"] > self.n_steps:
             raise CheckpointError(
                 f"{path.name} is at step {arrays['t']}, beyond steps={self.n_steps}. Ask for at least that many steps."
@@ -280,7 +279,7 @@ class Run:
         degrees, indices = team.collect(graph.degrees), team.collect(self.hood.numbers(graph.indices))
         if degrees is None or indices is None:
             return final
-        whole = Graph(np.concatenate([[0], np.cumsum(degrees)]), indices, check=False)
+        whole = Graph(row_ends(degrees), indices, check=False)
         if not len(collected["groups"]):
             collected["groups"] = whole.components()
         return replace(final, graph=whole, **collected)
@@ -308,12 +307,12 @@ class Recorder:
         self.of_method[:, start:end], self.of_run[start:end] = of_method[:, recorded], of_run[recorded]
         self.filled = end
 
-    def snapshot(self) -> dict[str, NDArray[Any]]:
+    def snapshot(self) -> dict[str, Array]:
         """What a checkpoint keeps."""
         k = self.filled
         return {"steps": self.steps[:k], "of_method": self.of_method[:, :k], "of_run": self.of_run[:k]}
 
-    def take_over(self, arrays: dict[str, NDArray[Any]]) -> None:
+    def take_over(self, arrays: dict[str, Array]) -> None:
         """Continue from a snapshot; steps that this run does not want (an earlier end) are dropped."""
         wanted = np.isin(arrays["steps"], self.steps)
         k = int(wanted.sum())

@@ -7,7 +7,6 @@ methods make these steps. Many agents sample one step, in parts that fit the cac
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from colme.methods import World
 from colme.metrics import N_SUMS, NOT_KNOWN, OF_RUN, add_errors, all_errors_of, clear, errors_of, sum_errors, total
 from colme.recording import Recording
 from colme.samples import ScenarioStream, observe_some, running_mean
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask
 
 u32, u64 = np.uint32, np.uint64
 
@@ -103,7 +102,7 @@ def _sum_by_class(mean, count, class_, page, totals):
 class Errors:
     """What errors are measured against: the classes, their true means, the tolerance."""
 
-    def __init__(self, class_: NDArray[Any], tolerance: float, hood: Neighborhood | None = None):
+    def __init__(self, class_: Array, tolerance: float, hood: Neighborhood | None = None):
         self.hood = Neighborhood(len(class_)) if hood is None else hood
         self.class_, self.tolerance, team = class_, tolerance, self.hood.team
         n_classes = int(team.greatest(class_.max(initial=0))) + 1

@@ -26,6 +26,7 @@ from colme.sim.spec import RunFields, RunSpec
 from colme.sim.threads import run_threads
 from colme.sim.trace import Trace, Traces
 from colme.support.arrays import Floats
+from colme.support.files import PathLike
 
 Source = Scenario | Recording | Floats
 
@@ -34,7 +35,7 @@ class Options(RunFields, total=False):
     """The keywords of `simulate`, for type checkers: those of a run, and how it is carried out."""
 
     progress: Callable[[Progress], None] | bool | None
-    checkpoint: str | os.PathLike[str] | None
+    checkpoint: PathLike | None
     checkpoint_every: float
     n_jobs: int | None
     threads: int | None
@@ -55,7 +56,7 @@ def simulate(
     *,
     seeds: Iterable[int] | None = None,
     progress: Callable[[Progress], None] | bool | None = None,
-    checkpoint: str | os.PathLike[str] | None = None,
+    checkpoint: PathLike | None = None,
     checkpoint_every: float = 60.0,
     n_jobs: int | None = None,
     threads: int | None = None,

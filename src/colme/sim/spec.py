@@ -10,7 +10,6 @@ from typing import Any, TypedDict
 import msgspec
 import numpy as np
 from msgspec.structs import asdict, fields, force_setattr, replace
-from numpy.typing import NDArray
 
 from colme import graphs
 from colme._core import random
@@ -20,7 +19,7 @@ from colme.methods import Method
 from colme.recording import Recording
 from colme.scenario import Scenario, check_seed
 from colme.sim.graph_files import digest_of, find_graph, is_graph_file, read_graph
-from colme.support.arrays import Integers
+from colme.support.arrays import Array, Integers
 from colme.support.structs import Configuration
 
 GraphSource = Graph | Callable[[np.random.Generator], Graph] | str | Any
@@ -304,7 +303,7 @@ def flat_name(field: str) -> str:
     return f"method_{field}" if taken else field
 
 
-def digest(*arrays: NDArray[Any]) -> str:
+def digest(*arrays: Array) -> str:
     """A hash of shapes, types and numbers."""
     found = hashlib.sha256()
     for array in arrays:

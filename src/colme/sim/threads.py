@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme._core.team import Team
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 
 T = TypeVar("T")
 
@@ -41,13 +40,13 @@ class ThreadTeam(Team):
         self.wait()
         return all_of_them
 
-    def zeros(self, shape: tuple[int, ...], dtype: Any) -> NDArray[Any]:
+    def zeros(self, shape: tuple[int, ...], dtype: Any) -> Array:
         return self._exchange(np.zeros(shape, dtype) if self.rank == 0 else None)[0]
 
-    def gather(self, rows: NDArray[Any]) -> NDArray[Any]:
+    def gather(self, rows: Array) -> Array:
         return np.concatenate(self._exchange(rows.copy()))
 
-    def collect(self, rows: NDArray[Any]) -> NDArray[Any] | None:
+    def collect(self, rows: Array) -> Array | None:
         all_rows = self._exchange(rows)
         collected = np.concatenate(all_rows) if self.rank == 0 else None
         self.wait()

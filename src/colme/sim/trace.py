@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +17,8 @@ from colme.method import Method, named
 from colme.methods.registry import METHODS, method_from, plain_form
 from colme.metrics import METRICS
 from colme.sim.spec import RunSpec
-from colme.support.arrays import Floats, Integers
-from colme.support.files import names_known, nothing_missing, read_arrays, write_arrays
+from colme.support.arrays import Array, Floats, Integers
+from colme.support.files import PathLike, names_known, nothing_missing, read_arrays, write_arrays
 from colme.support.tables import html_fragment, html_table, number
 
 FORMAT = "colme trace 1"
@@ -54,7 +53,7 @@ class Final:
     """The edges that are left: which agents still use each other's data."""
     groups: Integers
     """The group that each agent found itself in."""
-    class_: NDArray[Any] | None
+    class_: Array | None
     """True classes, where known."""
     truth: Floats | None
     """True means, where known."""
@@ -131,7 +130,7 @@ class Trace:
         """
         return Traces([self]).live(frames=frames, height=height)
 
-    def write_live(self, path: str | os.PathLike[str], *, frames: int = 120) -> Path:
+    def write_live(self, path: PathLike, *, frames: int = 120) -> Path:
         """Write what `live` shows as a page of its own, which any browser can open."""
         return Traces([self]).write_live(path, frames=frames)
 
@@ -142,9 +141,9 @@ class Trace:
             raise ColmeError(f"nothing was recorded up to step {step}: the first recorded step is {self.t[0]}.")
         return {"t": int(self.t[k])} | {name: float(getattr(self, name)[k]) for name in METRICS}
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Write to one file (NumPy's .npz, no pickle), atomically."""
-        arrays: dict[str, NDArray[Any]] = {"t": self.t} | {name: getattr(self, name) for name in METRICS}
+        arrays: dict[str, Array] = {"t": self.t} | {name: getattr(self, name) for name in METRICS}
         final = self.final
         arrays |= {"estimate": final.estimate, "mean": final.mean, "count": final.count, "groups": final.groups}
         arrays |= {"indptr": final.graph.indptr, "indices": final.graph.indices}
@@ -155,7 +154,7 @@ class Trace:
         write_arrays(path, FORMAT, head, arrays)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> Trace:
+    def load(cls, path: PathLike) -> Trace:
         """Read what `save` wrote."""
         head, arrays = read_arrays(path, FORMAT)
         with nothing_missing(path):
@@ -233,7 +232,7 @@ class Traces(Sequence[Trace]):
         `Trace.live`."""
         return named("colme.live.replay:replay_widget")(self, frames=frames, height=height)
 
-    def write_live(self, path: str | os.PathLike[str], *, frames: int = 120) -> Path:
+    def write_live(self, path: PathLike, *, frames: int = 120) -> Path:
         """Write what `live` shows as a page of its own, which any browser can open."""
         page: Path = named("colme.live.replay:write_replay")(self, path, frames=frames)
         return page

@@ -14,13 +14,12 @@ import datetime
 import math
 import numbers
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.errors import ColumnError, DataError, SampleError, missing_extra, nearest, shorten
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask
 
 Label = str | int
 Labels = list[Label] | Integers
@@ -121,11 +120,12 @@ def as_label(agent: Any, where: str = "") -> Label:
     raise SampleError(f"agent {shorten(agent)}{where}: it must be text or a whole number. Try str(agent).")
 
 
-def as_value(value: Any) -> float:
+def as_value(value: Any, where: str = "") -> float:
     """A sample as a finite number; anything else is refused."""
-    number = _as_number(value, "sample", "")
+    number = _as_number(value, "sample", where)
     if not abs(number) < _LARGEST:
-        _refuse_size(number, "")
+        raise SampleError(f"sample {number}{where}: it must be finite, and below {_LARGEST:g}. Leave it out, or try "
+                          "another unit.")  # fmt: skip
     return number
 
 
@@ -164,9 +164,7 @@ def columns_of(table: Any, names: Mapping[str, Any]) -> dict[str, Any]:
     return found if isinstance(table, Mapping) else {role: series.to_numpy() for role, series in found.items()}
 
 
-def as_events(
-    agent: Any, value: Any, time: Any
-) -> tuple[Labels, Floats, Floats | None]:  # fmt: skip
+def as_events(agent: Any, value: Any, time: Any) -> tuple[Labels, Floats, Floats | None]:
     """Labels, values and times (None if `time` is None) of all rows that have a value; every row is checked."""
     values, labels = _as_values(value), _as_column(agent, "agent")
     times = None if time is None else _as_times(time)
@@ -176,12 +174,12 @@ def as_events(
         labels, values = labels[there], values[there]
         times = None if times is None else times[there]
     if times is not None and not np.isfinite(times).all():
-        row = _row_of(there, int(np.argmin(np.isfinite(times))))
+        row = row_name(np.flatnonzero(there)[np.argmin(np.isfinite(times))])
         raise SampleError(f"the time in {row} is missing or infinite: every sample needs one. Leave the row out.")
     return _as_labels(labels, there), values, times
 
 
-def _as_labels(column: NDArray[Any], there: Mask) -> Labels:
+def _as_labels(column: Array, there: Mask) -> Labels:
     if column.dtype.kind in "iu" and len(column):
         low, high = int(column.min()), int(column.max())
         if high - low < _CLOSE * len(column) and high <= np.iinfo(np.int64).max:
@@ -189,10 +187,11 @@ def _as_labels(column: NDArray[Any], there: Mask) -> Labels:
     found = column.tolist()
     if set(map(type, found)) <= {str, int}:
         return found
-    return [as_label(label, f" in {_row_of(there, i)}") for i, label in enumerate(found)]
+    rows = zip(np.flatnonzero(there).tolist(), found, strict=True)
+    return [as_label(label, f" in {row_name(row)}") for row, label in rows]
 
 
-def _as_column(values: Any, name: str) -> NDArray[Any]:
+def _as_column(values: Any, name: str) -> Array:
     column = values
     if not isinstance(values, np.ndarray):
         try:
@@ -225,30 +224,22 @@ def _as_values(values: Any) -> Floats:
             [np.nan if is_missing(x) else _as_number(x, "value", f" in {row_name(i)}") for i, x in enumerate(column)],
             np.float64,
         )
-    too_large = np.abs(numbers) >= _LARGEST  # and infinite ones, but not NaN
-    if too_large.any():
-        row = int(np.argmax(too_large))
-        _refuse_size(numbers[row].item(), f" in {row_name(row)}")
+    for row in np.flatnonzero(np.abs(numbers) >= _LARGEST).tolist():  # and infinite ones, but not NaN
+        as_value(numbers[row].item(), f" in {row_name(row)}")  # refuses the first
     return numbers
 
 
 def _as_times(values: Any) -> Floats:
     column = _as_column(values, "time")
     if column.dtype.kind == "M":
-        return _seconds(column)
+        # Microseconds are exact in float64 for 285 years: a date gives the same bits however it comes in
+        return np.where(np.isnat(column), np.nan, column.astype("M8[us]").astype(np.int64) / 1e6)
     if column.dtype.kind in "biuf":
         return column.astype(np.float64)
     if column.dtype.kind == "m":
         return np.where(np.isnat(column), np.nan, column / np.timedelta64(1, "s"))
     found = [np.nan if is_missing(x) else as_time(x, f" in {row_name(i)}") for i, x in enumerate(column)]
     return np.array(found, np.float64)
-
-
-def _seconds(times: NDArray[Any]) -> Floats:
-    """Seconds since 1970. Microseconds are exact in float64 for 285 years, so a date gives the same bits however it
-    comes in."""
-    microseconds = times.astype("M8[us]").astype(np.int64)
-    return np.where(np.isnat(times), np.nan, microseconds / 1e6)
 
 
 def _as_number(
@@ -262,13 +253,3 @@ def _as_number(
         return math.inf
     except (TypeError, ValueError):
         raise SampleError(f"{name} {shorten(value)}{where}: it must be {rule}.") from None
-
-
-def _refuse_size(number: float, where: str) -> NoReturn:
-    raise SampleError(f"sample {number}{where}: it must be finite, and below {_LARGEST:g}. Leave it out, or try "
-                      "another unit.")  # fmt: skip
-
-
-def _row_of(there: Mask, i: int) -> str:
-    """The row of the i-th sample that is there."""
-    return row_name(int(np.flatnonzero(there)[i]))

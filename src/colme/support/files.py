@@ -22,17 +22,16 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from colme.errors import CheckpointError, ColmeError, RunError
+from colme.errors import CheckpointError, Refusal, RunError
+from colme.support.arrays import Array
 
+PathLike = str | os.PathLike[str]
 _HEAD = "head"
 _LEFT_BEHIND = 3600.0  # seconds after which a temporary file is that of a killed process
 
 
-def write_arrays(
-    path: str | os.PathLike[str], form: str, head: dict[str, Any], arrays: dict[str, NDArray[Any]]
-) -> None:
+def write_arrays(path: PathLike, form: str, head: dict[str, Any], arrays: dict[str, Array]) -> None:
     """Write arrays and a head of plain values to one file, atomically."""
     target = Path(path)
     if not target.name or target.is_dir():
@@ -43,7 +42,7 @@ def write_arrays(
         np.savez(file, allow_pickle=False, **{_HEAD: np.frombuffer(text.encode(), np.uint8)}, **arrays)
 
 
-def read_arrays(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
+def read_arrays(path: PathLike, form: str) -> tuple[dict[str, Any], dict[str, Array]]:
     """What `write_arrays` wrote, or an error that says what is wrong with the file."""
     name = Path(path).name
     try:
@@ -63,7 +62,7 @@ def read_arrays(path: str | os.PathLike[str], form: str) -> tuple[dict[str, Any]
     return head, arrays
 
 
-def check_format(name: str, found: Any, form: str, refusal: type[ColmeError] = CheckpointError) -> None:
+def check_format(name: str, found: Any, form: str, refusal: Refusal = CheckpointError) -> None:
     """Refuse a file whose format is not `form`, a kind and a version such as "colme trace 1"."""
     kind, _, version = form.rpartition(" ")
     found_kind, _, found_version = str(found).rpartition(" ")
@@ -74,7 +73,7 @@ def check_format(name: str, found: Any, form: str, refusal: type[ColmeError] = C
 
 
 @contextlib.contextmanager
-def names_known(path: str | os.PathLike[str]) -> Iterator[None]:
+def names_known(path: PathLike) -> Iterator[None]:
     """A method, field or value that is refused inside is one of a later version."""
     try:
         yield
@@ -84,7 +83,7 @@ def names_known(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def nothing_missing(path: str | os.PathLike[str]) -> Iterator[None]:
+def nothing_missing(path: PathLike) -> Iterator[None]:
     """What is missing or has another shape inside makes a file a torn one."""
     try:
         yield
@@ -121,7 +120,7 @@ def write_whole(path: Path, content: bytes, *, mode: int = 0o666) -> None:
 
 
 @contextlib.contextmanager
-def _not_writable(path: Path, refusal: type[ColmeError]) -> Iterator[None]:
+def _not_writable(path: Path, refusal: Refusal) -> Iterator[None]:
     """What the system refuses inside is one sentence about the path."""
     try:
         yield
@@ -130,7 +129,7 @@ def _not_writable(path: Path, refusal: type[ColmeError]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _replacing(target: Path, refusal: type[ColmeError], mode: int = 0o666) -> Iterator[IO[bytes]]:
+def _replacing(target: Path, refusal: Refusal, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """A new file that takes the place of the target at the end, or, after an error, is removed."""
     temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
     with _not_writable(target, refusal):

@@ -23,14 +23,17 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.errors import CheckpointError
+from colme.support.arrays import Array
+
+Plain = dict[str, Any]
+"""Names and values that MessagePack knows."""
 
 
-def to_arrays(thing: Any, prefix: str) -> dict[str, NDArray[Any]]:
+def to_arrays(thing: Any, prefix: str) -> dict[str, Array]:
     """The saved attributes of an object as arrays, named `prefix.attribute`."""
-    arrays: dict[str, NDArray[Any]] = {}
+    arrays: dict[str, Array] = {}
     for name in thing.saved:
         value = getattr(thing, name)
         if value is None:
@@ -64,7 +67,7 @@ def splits(thing: Any, prefix: str) -> dict[str, str]:
     return found
 
 
-def from_arrays(thing: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> None:
+def from_arrays(thing: Any, prefix: str, arrays: dict[str, Array]) -> None:
     """Put back what `to_arrays` read. Arrays of unchanged shape are filled in place, as others may hold them too.
 
     Raises KeyError where an array is missing, and ValueError where a value does not fit."""
@@ -92,26 +95,26 @@ def from_arrays(thing: Any, prefix: str, arrays: dict[str, NDArray[Any]]) -> Non
             setattr(thing, name, arrays[f"{prefix}.{name}"].item())
 
 
-def to_plain(thing: Any, names: Iterable[str]) -> dict[str, Any]:
+def to_plain(thing: Any, names: Iterable[str]) -> Plain:
     """These attributes of an object as values that MessagePack knows."""
     return {name: _plain(getattr(thing, name)) for name in names}
 
 
-def from_plain(thing: Any, names: Iterable[str], values: dict[str, Any]) -> None:
+def from_plain(thing: Any, names: Iterable[str], values: Plain) -> None:
     """Set the attributes that `to_plain` read. Raises KeyError where one is missing."""
     for name in names:
         setattr(thing, name, _restored(values[name], getattr(thing, name, None)))
 
 
-def to_bytes(values: dict[str, Any]) -> bytes:
+def to_bytes(values: Plain) -> bytes:
     """Plain values as MessagePack."""
     return msgspec.msgpack.encode(values)
 
 
-def from_bytes(raw: bytes) -> dict[str, Any]:
+def from_bytes(raw: bytes) -> Plain:
     """What `to_bytes` wrote."""
     try:
-        return msgspec.msgpack.decode(raw, type=dict[str, Any])
+        return msgspec.msgpack.decode(raw, type=Plain)
     except (msgspec.DecodeError, UnicodeDecodeError):
         raise CheckpointError("the saved state of the agent is torn. Delete the store and start anew.") from None
 

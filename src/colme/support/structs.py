@@ -16,8 +16,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, get_args
 import msgspec
 import numpy as np
 
-from colme.errors import ColmeError, one_of, shorten
+from colme.errors import ColmeError, Refusal, one_of, shorten
 
+Table = dict[str, Any]
+"""Keys and values, as TOML has them."""
 MOST_LEVELS = 32
 """Tables and lists in each other, at most, in a file of TOML."""
 MOST_BYTES = 1 << 24
@@ -29,7 +31,7 @@ _LONG_KEY = re.compile(r"""(?<![\w-])(?:(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+
 class _Spelling(msgspec.StructMeta):
     """A misspelt field is refused with the nearest one as a suggestion."""
 
-    refusal: type[ColmeError]
+    refusal: Refusal
 
     if not TYPE_CHECKING:  # type checkers would take its signature for that of every struct
 
@@ -44,7 +46,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
 
     Fields take NumPy's numbers, arrays and lists for plain ones, and refuse other types."""
 
-    refusal: ClassVar[type[ColmeError]] = ColmeError
+    refusal: ClassVar[Refusal] = ColmeError
     """What a field of the wrong type raises."""
 
     def __post_init__(self) -> None:
@@ -53,7 +55,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
             try:
                 value = msgspec.convert(value, field.type)
             except msgspec.ValidationError as error:
-                reason = str(error).split(" - at")[0].replace("`", "")
+                reason = _complaint(error)
                 raise self.refusal(
                     f"{field.name}={shorten(value)}: {reason[0].lower()}{reason[1:]}. "
                     f"See help(colme.{type(self).__name__})."
@@ -64,7 +66,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
         return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self.changed.items())})"
 
     @property
-    def changed(self) -> dict[str, Any]:
+    def changed(self) -> Table:
         """The fields that differ from their default."""
         named = ((field, getattr(self, field.name)) for field in msgspec.structs.fields(self))
         return {field.name: value for field, value in named if field.required or value != field.default}
@@ -79,7 +81,7 @@ def plain(value: Any) -> Any:
     return value
 
 
-def read_toml(path: Path, refusal: type[ColmeError], remedy: str) -> dict[str, Any]:
+def read_toml(path: Path, refusal: Refusal, remedy: str) -> Table:
     """The table in a TOML file; the remedy is for one that cannot be read."""
     try:
         with path.open("rb") as file:
@@ -99,7 +101,7 @@ def read_toml(path: Path, refusal: type[ColmeError], remedy: str) -> dict[str, A
     return found
 
 
-def _is_deep(table: dict[str, Any]) -> bool:
+def _is_deep(table: Table) -> bool:
     """Whether tables and lists are nested deeper than any field needs; whatever walks through them may recurse."""
     level: list[Any] = [table]
     for _ in range(MOST_LEVELS):
@@ -128,9 +130,14 @@ _WORDS = {
 _EXAMPLES = {"int": "10", "float": "0.5", "str": '"..."', "bool": "true", "array": "[1.0, 2.0]", "object": "{ ... }"}
 
 
+def _complaint(error: msgspec.ValidationError) -> str:
+    """What msgspec says, but where."""
+    return str(error).split(" - at")[0].replace("`", "")
+
+
 def reason_of(error: msgspec.ValidationError) -> str:
     """msgspec's complaint as a rule and a remedy."""
-    reason = str(error).split(" - at")[0].replace("`", "")
+    reason = _complaint(error)
     match = re.fullmatch(r"Expected (.*), got (.*)", reason)
     if missing := re.fullmatch(r"Object missing required field (.*)", reason):
         return f"{missing[1]} is missing. Add it."
@@ -142,13 +149,13 @@ def reason_of(error: msgspec.ValidationError) -> str:
     return f"it must be {wanted}, not {got}. Try {_EXAMPLES.get(kinds[0], kinds[0])}."
 
 
-def convert_fields(values: dict[str, Any], struct: type[msgspec.Struct], refusal: type[ColmeError]) -> dict[str, Any]:
+def convert_fields(values: Table, struct: type[msgspec.Struct], refusal: Refusal) -> Table:
     """Values from a file, each converted to the type of its field; errors name the path."""
     types = {field.name: field.type for field in msgspec.structs.fields(struct)}
     return {key: convert_field(value, types[key], key, refusal) for key, value in values.items()}
 
 
-def convert_field(value: Any, kind: Any, path: str, refusal: type[ColmeError]) -> Any:
+def convert_field(value: Any, kind: Any, path: str, refusal: Refusal) -> Any:
     _check_keys(value, kind, path, refusal)
     try:
         return accept(value, kind)
@@ -163,7 +170,7 @@ def convert_field(value: Any, kind: Any, path: str, refusal: type[ColmeError]) -
         raise refusal(f"{path}{inner}={shorten(found)}: {reason_of(error)}") from None
 
 
-def _check_keys(value: Any, kind: Any, path: str, refusal: type[ColmeError]) -> None:
+def _check_keys(value: Any, kind: Any, path: str, refusal: Refusal) -> None:
     """Check the keys of tables inside a field: msgspec would not suggest the nearest one."""
     structs = [each for each in (kind, *get_args(kind)) if isinstance(each, type) and issubclass(each, msgspec.Struct)]
     tables = {f"{path}[{i}]": each for i, each in enumerate(value)} if isinstance(value, list) else {path: value}
@@ -174,7 +181,7 @@ def _check_keys(value: Any, kind: Any, path: str, refusal: type[ColmeError]) -> 
 
 
 @contextlib.contextmanager
-def located(path: str, refusal: type[ColmeError]) -> Iterator[None]:
+def located(path: str, refusal: Refusal) -> Iterator[None]:
     """Errors raised inside begin with where they belong: a table of the file, or (path ends in ": ") the file."""
     try:
         yield

@@ -14,7 +14,7 @@ import itertools
 import math
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
@@ -188,9 +188,8 @@ def html_table(rows: Sequence[dict[str, str]], words: Sequence[str] = ()) -> str
         style = f"{_CELL};text-align:{'left' if name in words else 'right'};border-bottom:{_LINE}"
         return f'<{tag} style="{style}">{escape(safe_name(text))}</{tag}>'
 
-    head = "".join(cell("th", name, name) for name in names)
-    body = ["".join(cell("td", name, row[name]) for name in names) for row in rows]
-    return _html(head, body, ' style="border-collapse:collapse;margin:6px 0"') if names else ""
+    heads = {name: name for name in names}
+    return _html(cell, heads, rows, ' style="border-collapse:collapse;margin:6px 0"') if names else ""
 
 
 def page_table(
@@ -212,14 +211,18 @@ def page_table(
         marks += f' title="{escape(meanings[name])}"' if tag == "th" and meanings and name in meanings else ""
         return f"<{tag}{marks}>{escape(text)}</{tag}>"
 
-    head = "".join(cell("th", name, (names or {}).get(name, name.replace("_", " "))) for name in rows[0])
-    body = ["".join(cell("td", name, text_of(value)) for name, value in row.items()) for row in rows]
-    return f'<div class="wide">{_html(head, body)}</div>'
+    heads = {name: (names or {}).get(name, name.replace("_", " ")) for name in rows[0]}
+    return f'<div class="wide">{_html(cell, heads, rows)}</div>'
 
 
-def _html(head: str, body: Iterable[str], marks: str = "") -> str:
-    lines = "".join(f"<tr>{cells}</tr>" for cells in body)
-    return f"<table{marks}><thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>"
+def _html(cell: Callable[[str, str, str], str], heads: Row, rows: Sequence[Row], marks: str = "") -> str:
+    """The lines of a table, of cells that `cell` makes of a tag, the name of a column and a text."""
+
+    def line(tag: str, row: Row) -> str:
+        return f"<tr>{''.join(cell(tag, name, text_of(row[name])) for name in heads)}</tr>"
+
+    lines = "".join(line("td", row) for row in rows)
+    return f"<table{marks}><thead>{line('th', heads)}</thead><tbody>{lines}</tbody></table>"
 
 
 def _sentence(text: str) -> str:

@@ -17,7 +17,7 @@ from colme.data.read import label_codes
 from colme.data.read.batches import MISSING
 from colme.data.read.label_codes import IntegerCodes, TextCodes
 from colme.errors import DataError
-from colme.support.arrays import Integers
+from colme.support.arrays import Array, Integers
 from colme.support.columns import is_missing, row_name
 
 EXACT = 2**53
@@ -88,7 +88,7 @@ class LabelEncoder:
         found[:-1] = np.fromiter(map(self._code_of.__getitem__, labels), np.int64, len(labels))
         return found[encoded.indices.fill_null(len(labels)).to_numpy()]
 
-    def _hashed_labels(self) -> NDArray[Any]:
+    def _hashed_labels(self) -> Array:
         """The labels that have been hashed so far."""
         if isinstance(self._hashed, TextCodes):
             return _of_bytes(*self._hashed.texts())
@@ -113,11 +113,11 @@ class LabelEncoder:
                 raise DataError(f"{where.at(i)} is {cells[i]:.17g}: numbers from 2^53 on are rounded, and labels must "
                                 "be exact. Write them as text.")  # fmt: skip
 
-    def parts(self, *, text: bool) -> list[NDArray[Any]]:
+    def parts(self, *, text: bool) -> list[Array]:
         """The labels of each column."""
         return [self.labels(text=text)]
 
-    def labels(self, *, text: bool) -> NDArray[Any]:
+    def labels(self, *, text: bool) -> Array:
         """All labels, by code. Whole numbers become integers, also those read from text (`text`) if all of them are."""
         if isinstance(self._hashed, IntegerCodes) and not self._code_of:
             whole = self._hashed.labels()
@@ -151,13 +151,13 @@ class PairEncoder:
         keys = pa.array((left << 31) | right, mask=(left < 0) | (right < 0))
         return self._keys.codes([keys], wheres[-1:])
 
-    def parts(self, *, text: bool) -> list[NDArray[Any]]:
+    def parts(self, *, text: bool) -> list[Array]:
         """The labels of each column, by code."""
         keys = self._keys.labels(text=False).astype(np.int64)
         left, right = self.first.parts(text=text), self.second.labels(text=text)
         return [*(each[keys >> 31] for each in left), right[keys & (2**31 - 1)]]
 
-    def labels(self, *, text: bool) -> NDArray[Any]:
+    def labels(self, *, text: bool) -> Array:
         made = np.empty(len(self), object)
         made[:] = [JOINT.join(map(str, each)) for each in zip(*self.parts(text=text), strict=True)]
         return made
@@ -193,7 +193,7 @@ def _kind(kind: Any) -> str:
     return "dates" if pa.types.is_date(kind) or pa.types.is_timestamp(kind) else str(kind)
 
 
-def _bytes(array: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
+def _bytes(array: Any) -> tuple[Array, NDArray[np.uint8]]:
     """(offsets, bytes) of an array of text."""
     _, offsets, data = array.buffers()
     kind = np.int64 if pa.types.is_large_string(array.type) else np.int32
@@ -201,7 +201,7 @@ def _bytes(array: Any) -> tuple[NDArray[Any], NDArray[np.uint8]]:
     return offset, np.frombuffer(data, np.uint8) if data is not None else np.zeros(0, np.uint8)
 
 
-def _of_bytes(offset: Integers, data: NDArray[np.uint8]) -> NDArray[Any]:
+def _of_bytes(offset: Integers, data: NDArray[np.uint8]) -> Array:
     """The texts of (offsets, bytes)."""
     buffers = [None, pa.py_buffer(offset), pa.py_buffer(data)]
     made = pa.Array.from_buffers(pa.large_string(), len(offset) - 1, buffers)

@@ -14,7 +14,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.data.moments import N_FOLDS, OLDEST, AgentMoments, FoldMoments, are_binary, resolution_of
 from colme.data.read.arrow_columns import Where, encoder_of
@@ -22,7 +21,7 @@ from colme.data.read.reader import HEAVIEST, mean_covariates, no_label, rows_lef
 from colme.data.read.table import Names, unit_unknown
 from colme.data.thinning import refolded
 from colme.errors import ColmeError, DataError, missing_extra
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 from colme.support.columns import TABLE, check_columns
 
 try:
@@ -255,7 +254,7 @@ class _Query:
         return frame.group_by(*keys).agg(**columns).collect("pyarrow").to_native()
 
     def _arranged(
-        self, found: Any, code: Integers, labels: NDArray[Any], parts: list[NDArray[Any]],
+        self, found: Any, code: Integers, labels: Array, parts: list[Array],
         group: Integers | None, group_names: tuple[Any, ...], left_out: dict[str, int] | None,
     ) -> tuple[AgentMoments, Floats]:  # fmt: skip
         """(moments of agents in order of their labels, in periods or in one fold; sums of cubes)."""

@@ -8,13 +8,11 @@ place of the label found there, and for that label. The kernels ask for these so
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import eight_bytes, helper, kernel, prefetch
-from colme.support.arrays import Integers, Mask
+from colme.support.arrays import Array, Integers, Mask
 
 MOST = 2**31 - 1
 """Labels that have a code: 31 bits."""
@@ -57,7 +55,7 @@ class TextCodes:
         self._hash, self._start = np.zeros(0, np.uint64), np.zeros(1, np.int64)
         self._text = np.zeros(0, np.uint8)
 
-    def codes(self, offset: NDArray[Any], data: NDArray[np.uint8], missing: Mask) -> Integers:
+    def codes(self, offset: Array, data: NDArray[np.uint8], missing: Mask) -> Integers:
         """The codes of a batch; empty texts are missing. If there are more labels than `MOST`, `n` tells so."""
         n = self.n + len(missing)
         if not len(missing):
@@ -78,7 +76,7 @@ class TextCodes:
         return self._start[: self.n + 1], self._text[: self._start[self.n]]
 
 
-def _with_room(part: NDArray[Any], n: int) -> NDArray[Any]:
+def _with_room(part: Array, n: int) -> Array:
     """The array, longer if it has not room for n; half as long again at least, so that growing stays cheap."""
     if n <= len(part):
         return part

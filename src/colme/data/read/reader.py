@@ -7,7 +7,6 @@ from collections.abc import Generator, Hashable, Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.data.moments import AgentMoments, RunningMoments
 from colme.data.read.arrow_columns import LabelEncoder, Where, encoder_of
@@ -20,7 +19,7 @@ from colme.data.read.sources import open_source
 from colme.data.read.table import MEMORY, NAMED, Names, Table
 from colme.data.read.times import TimeColumn
 from colme.errors import DataError
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask
 
 LARGEST = 1e300
 """Bound on values: sums of larger ones could overflow."""
@@ -235,7 +234,7 @@ class TableReader:
             return None, []
         return mean_covariates(self.sums[there, 0::2], self.sums[there, 1::2], self.names.covariates, self.source.name)
 
-    def _notes(self, empty: NDArray[Any], disordered: int, tied: int) -> list[str]:
+    def _notes(self, empty: Array, disordered: int, tied: int) -> list[str]:
         notes = list(self.source.notes)
         notes += [f"Yes and no in {name} count as 1 and 0." for name, each in self.numbers.items() if each.yes_or_no]
         notes += rows_left_out(self.left_out, self.names)

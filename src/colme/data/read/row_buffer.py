@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.errors import DataError
+from colme.support.arrays import Array
 
 CHUNK_ROWS = 1 << 16
 """Rows that are stored together: batches may be much smaller."""
 
-Columns = tuple[NDArray[Any], ...]
+Columns = tuple[Array, ...]
 
 
 class RowBuffer:
@@ -27,7 +27,7 @@ class RowBuffer:
         self._file: Any = None
         self._places: list[list[tuple[np.dtype[Any], int, int]]] = []
 
-    def append(self, *columns: NDArray[Any]) -> None:
+    def append(self, *columns: Array) -> None:
         self._recent.append(columns)
         self.n_rows += len(columns[0])
         self.n_bytes += sum(column.nbytes for column in columns)
@@ -85,7 +85,7 @@ def temporary_file() -> Any:
         raise no_room(error) from None
 
 
-def disk_array(dtype: Any, n: int) -> NDArray[Any]:
+def disk_array(dtype: Any, n: int) -> Array:
     """An array in a temporary file that lives as long as the array."""
     try:
         with temporary_file() as file:

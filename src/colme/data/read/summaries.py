@@ -14,7 +14,6 @@ import contextlib
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.data.moments import AgentMoments, FoldMoments
 from colme.data.read.arrow_columns import Where
@@ -25,7 +24,7 @@ from colme.data.read.reader import TableReader
 from colme.data.read.table import Names, Progress
 from colme.data.thinning import thinned, thinned_counts, thinned_means, thinned_successes
 from colme.errors import DataError, shorten
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask
 
 _LARGEST = 1e50
 """Bound on means and standard errors: their fourth powers must be finite."""
@@ -97,7 +96,7 @@ class SummaryReader(TableReader):
         super().__init__(source, names, form.checked(), more=tuple(columns.given.values()))
         self.columns = columns
         self.left_out |= dict.fromkeys(columns.given.values(), 0)
-        self.parts: list[tuple[NDArray[Any], ...]] = []
+        self.parts: list[tuple[Array, ...]] = []
 
     def _columns(self, batch: Batch, keep: Mask) -> list[Floats]:
         found = {}

@@ -6,12 +6,10 @@ import contextlib
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from numpy.typing import NDArray
-
 from colme.data.moments import AgentMoments
 from colme.data.read.format import TableFormat
 from colme.errors import ColumnError, DataError, shorten
-from colme.support.arrays import Floats, Integers
+from colme.support.arrays import Array, Floats, Integers
 
 if TYPE_CHECKING:
     from colme.data.read.reader import TableReader
@@ -74,7 +72,7 @@ class Table(NamedTuple):
     group_names the names of known groups
     """
 
-    labels: NDArray[Any]
+    labels: Array
     start: Integers
     value: Floats
     time: Floats | None
@@ -84,7 +82,7 @@ class Table(NamedTuple):
     notes: tuple[str, ...]
     names: Names
     dates: bool = False
-    parts: tuple[NDArray[Any], ...] = ()
+    parts: tuple[Array, ...] = ()
     group_names: tuple[Any, ...] = ()
 
     @property

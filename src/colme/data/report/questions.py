@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.errors import ColmeError, one_of, shorten
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask
 from colme.support.tables import frame_of
 
 if TYPE_CHECKING:
@@ -82,7 +81,7 @@ class Ranking(msgspec.Struct, frozen=True, eq=False):
     See also: Result, Prediction, Difference
     """
 
-    agent: NDArray[Any]
+    agent: Array
     estimate: Floats
     expected: Floats
     lower: Integers
@@ -92,7 +91,7 @@ class Ranking(msgspec.Struct, frozen=True, eq=False):
     level: float
     draws: int
 
-    def to_columns(self) -> dict[str, NDArray[Any]]:
+    def to_columns(self) -> dict[str, Array]:
         """One column per array."""
         return {name: getattr(self, name) for name in ("agent", "estimate", "expected", "lower", "upper", "top")}
 
@@ -114,7 +113,7 @@ def order_of(values: Floats, rng: np.random.Generator) -> Integers:
 def with_answers(result: Result, values: Sequence[float] = (), k: int | None = None) -> Result:
     """The result with further columns: above_C, the probability of a mean above each of these values; and rank,
     rank_lower, rank_upper and top_K, if k is given."""
-    columns: dict[str, NDArray[Any]] = {f"above_{each:.15g}": result.probability_above(each) for each in values}
+    columns: dict[str, Array] = {f"above_{each:.15g}": result.probability_above(each) for each in values}
     if k is not None:
         found = result.rank(k)
         columns |= {"rank": found.expected, "rank_lower": found.lower, "rank_upper": found.upper, f"top_{k}": found.top}
@@ -137,7 +136,7 @@ def told_covariates(
     return told
 
 
-def same_labels(column: NDArray[Any], label: Any) -> Mask:
+def same_labels(column: Array, label: Any) -> Mask:
     """Which labels are this one, or read like it."""
     if column.dtype != object and isinstance(label, int | float | np.number) and not isinstance(label, bool):
         return column == label

@@ -26,7 +26,7 @@ from colme.data.report.questions import (
     told_covariates,
 )
 from colme.errors import ColmeError, UnknownAgent, nearest, one_of, shorten, whole
-from colme.support.arrays import Floats, Integers, Mask
+from colme.support.arrays import Array, Floats, Integers, Mask
 from colme.support.tables import frame_of
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     See also: estimate, Summary, Prediction, Difference, Ranking
     """
 
-    agent: NDArray[Any]
+    agent: Array
     n: Integers
     mean: Floats
     estimate: Floats
@@ -144,22 +144,22 @@ class Result(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     summary: Summary
     names: Names
     posterior: AgentPosteriors
-    parts: tuple[NDArray[Any], ...] = ()
+    parts: tuple[Array, ...] = ()
     group_names: tuple[Any, ...] = ()
     population: AgentPopulation | None = None
-    answers: dict[str, NDArray[Any]] = {}
+    answers: dict[str, Array] = {}
 
     def flagged(self, flag: str) -> Mask:
         """Whether each agent has a flag."""
         one_of(flag, FLAGS, "flag")
         return np.asarray(self.flags >> FLAGS.index(flag) & 1, bool)
 
-    def flag_names(self) -> NDArray[Any]:
+    def flag_names(self) -> Array:
         """The names of the flags of each agent, separated by commas."""
         names = [", ".join(flag for i, flag in enumerate(FLAGS) if mask >> i & 1) for mask in range(1 << len(FLAGS))]
         return np.array(names, object)[self.flags]
 
-    def to_columns(self) -> dict[str, NDArray[Any]]:
+    def to_columns(self) -> dict[str, Array]:
         """Every column of the result, flags by name. If several columns identify the agent, they follow `agent`."""
         columns = {name: self.flag_names() if name == "flags" else getattr(self, name) for name in COLUMNS}
         agent = {"agent": columns.pop("agent")}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Unpack
+from typing import Unpack
 
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection
-from numpy.typing import NDArray
 
 from colme.errors import ColmeError, missing_extra, one_of
 from colme.graphs import Graph
@@ -18,7 +17,7 @@ from colme.lab.rows import number
 from colme.methods import Method
 from colme.scenario import Scenario
 from colme.sim.spec import RunFields
-from colme.support.arrays import Floats, Mask
+from colme.support.arrays import Array, Floats, Mask
 
 MOST = 300
 """Most agents in a picture of a graph."""
@@ -32,7 +31,7 @@ class Separation:
 
     before: Graph
     after: Graph
-    class_: NDArray[Any]
+    class_: Array
     means: tuple[float, ...]
     """The true mean of each class."""
     positions: Floats
@@ -66,7 +65,7 @@ def separation(method: Method, scenario: Scenario, **fields: Unpack[RunFields]) 
     return Separation(before, after, class_, means, place, method, steps)
 
 
-def _positions(before: Graph, after: Graph, class_: NDArray[Any]) -> Floats:
+def _positions(before: Graph, after: Graph, class_: Array) -> Floats:
     """A spring layout: strong springs along the edges that remain, so that classes separate; weak ones along those that
     were cut and to the center of the class, so that agents without edges stay near."""
     try:

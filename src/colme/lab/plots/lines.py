@@ -11,7 +11,6 @@ import pandas as pd
 import xarray
 from matplotlib.axes import Axes
 from matplotlib.ticker import NullFormatter, NullLocator
-from numpy.typing import NDArray
 
 from colme.errors import ColmeError, one_of, shorten
 from colme.lab.planning import BENCHMARKS
@@ -28,7 +27,7 @@ from colme.lab.rows import (
     time_table,
 )
 from colme.metrics import METRICS
-from colme.support.arrays import Integers
+from colme.support.arrays import Array, Integers
 
 RELATIVE = "relative_mse"
 POINTS = 400
@@ -170,7 +169,7 @@ def shown(data: xarray.Dataset, metric: str) -> xarray.Dataset:
     return data.sel({"method": kept or methods})
 
 
-def _thin(t: NDArray[Any], *, log: bool) -> Integers:
+def _thin(t: Array, *, log: bool) -> Integers:
     """Places of at most `POINTS` of the steps, the first and last among them."""
     if len(t) <= POINTS:
         return np.arange(len(t))

@@ -31,11 +31,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import msgspec
 
-from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
+from colme.errors import NodeError, one_of, positive, shorten, whole
 from colme.methods import Method
 from colme.methods.registry import methods_by_name
 from colme.node.config import presets
@@ -74,7 +74,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     join       how it finds further neighbors; if left out, it keeps those of the file
     """
 
-    refusal: ClassVar[type[ColmeError]] = NodeError
+    refusal = NodeError
 
     name: str
     network: str = "colme"

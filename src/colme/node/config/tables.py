@@ -6,9 +6,8 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import ClassVar
 
-from colme.errors import ColmeError, NodeError, one_of, positive, shorten, whole
+from colme.errors import NodeError, one_of, positive, shorten, whole
 from colme.node.config.presets import DEGREE, MOST_THREADS, SECONDS, TICK_RATES, max_degree
 from colme.node.names import Endpoint, check_name
 from colme.node.readings import WILD
@@ -43,7 +42,7 @@ class Neighbor(Configuration, frozen=True, kw_only=True):
     endpoint  where to dial it; if left out, it dials this agent
     """
 
-    refusal: ClassVar[type[ColmeError]] = NodeError
+    refusal = NodeError
 
     name: str
     endpoint: str | None = None
@@ -63,7 +62,7 @@ class Tls(Configuration, frozen=True, kw_only=True):
     key          of this agent, readable by its owner only
     """
 
-    refusal: ClassVar[type[ColmeError]] = NodeError
+    refusal = NodeError
 
     ca: str
     certificate: str
@@ -85,7 +84,7 @@ class Samples(Configuration, frozen=True, kw_only=True):
              colme.node.readings); "keep": it does
     """
 
-    refusal: ClassVar[type[ColmeError]] = NodeError
+    refusal = NodeError
 
     source: str = "stdin"
     address: str = ""
@@ -117,7 +116,7 @@ class Join(Configuration, frozen=True, kw_only=True):
     patience     seconds of silence after which a neighbor is replaced (default: 60 times the freshness)
     """
 
-    refusal: ClassVar[type[ColmeError]] = NodeError
+    refusal = NodeError
 
     seed: str | None = None
     endpoint: str | None = None
@@ -157,7 +156,7 @@ class GatewayTable(Configuration, frozen=True, kw_only=True):
     forget  seconds without a sample after which a local agent is forgotten
     """
 
-    refusal: ClassVar[type[ColmeError]] = NodeError
+    refusal = NodeError
 
     agents: int = 10_000
     forget: float = 604_800.0
@@ -181,7 +180,7 @@ class Limits(Configuration, frozen=True, kw_only=True):
     max_sessions   most links that it accepts
     """
 
-    refusal: ClassVar[type[ColmeError]] = NodeError
+    refusal = NodeError
 
     lease: float | None = None
     freshness: float | None = None
@@ -215,7 +214,7 @@ class Estimates(Configuration, frozen=True, kw_only=True):
     address  a path, or host:port/topic
     """
 
-    refusal: ClassVar[type[ColmeError]] = NodeError
+    refusal = NodeError
 
     to: str = "stdout"
     address: str = ""

@@ -89,8 +89,8 @@ class LineParser:
 class NamedLineParser(LineParser):
     """Samples of the local agents of a gateway: a name and a number per line. Names may have spaces."""
 
-    rule: ClassVar[str] = "is not a name and a number: it is skipped, as others will be. Send lines like: meter-17 21.4"
-    chunk: ClassVar[int] = 1 << 20
+    rule = "is not a name and a number: it is skipped, as others will be. Send lines like: meter-17 21.4"
+    chunk = 1 << 20
 
     def __init__(self, complain: Callable[[bytes], None]):
         super().__init__(complain)

@@ -165,9 +165,9 @@ class ConsensusAdapter(Adapter):
     """CL-colME and C-colME. The steps of other agents mean nothing without a common tick, so restarts of clocks have
     generations: a restart is new if its generation is, and happened as many own ticks ago as its sender reports."""
 
-    cuts: ClassVar[bool] = True
-    has_interval: ClassVar[bool] = False
-    saved: ClassVar[tuple[str, ...]] = ("restarts",)
+    cuts = True
+    has_interval = False
+    saved = ("restarts",)
     agent: ConsensusAgent
 
     def __init__(self, agent: Agent):
@@ -229,9 +229,9 @@ class ConsensusAdapter(Adapter):
 class FlowAdapter(Adapter):
     """CL-colME by flows: the flows of all edges are in one record, so they fit the estimate beside them."""
 
-    once: ClassVar[bool] = True
-    cuts: ClassVar[bool] = True
-    has_interval: ClassVar[bool] = False
+    once = True
+    cuts = True
+    has_interval = False
     agent: FlowAgent
 
     def __init__(self, agent: FlowAgent):
@@ -302,7 +302,7 @@ class FlowAdapter(Adapter):
 class CensusAdapter(Adapter):
     """The census: bin masses, and the census and round they belong to."""
 
-    gateway: ClassVar[str | None] = "colme.node.gateway:GatewayAdapter"
+    gateway = "colme.node.gateway:GatewayAdapter"
     agent: CensusAgent
 
     @classmethod
@@ -361,9 +361,9 @@ class AnyAdapter(Adapter):
     A message is accepted only if it has the structure of the agent's own last one: the same nesting, lengths, keys and
     types, and no number beyond `LARGEST`. It is then used as it is: nothing here bounds what a false number can do."""
 
-    cuts: ClassVar[bool] = True
-    hears_cuts: ClassVar[bool] = False
-    has_interval: ClassVar[bool] = False
+    cuts = True
+    hears_cuts = False
+    has_interval = False
 
     def __init__(self, agent: Agent):
         super().__init__(agent)
@@ -410,8 +410,8 @@ class AnyAdapter(Adapter):
 class GuardedAdapter(Adapter):
     """The adapter of any method, for its agents with a guard around them."""
 
-    votes: ClassVar[bool] = True
-    saved: ClassVar[tuple[str, ...]] = ("inner",)
+    votes = True
+    saved = ("inner",)
 
     def __init__(self, agent: GuardedAgent, inner: Adapter):
         super().__init__(agent)

@@ -38,10 +38,10 @@ from typing import Any, Final
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
 from colme.errors import ColmeError, NodeError
 from colme.methods.intervals import AgentIntervals
+from colme.support.arrays import Array
 
 VERSION: Final = 1
 RECORD, CONTROL, EDGE = b"cmeR", b"cmeC", b"cmeE"
@@ -214,7 +214,7 @@ def pack(record: Record) -> bytes:
     return head + pack_intervals(intervals) + tail + end
 
 
-def _largest(codes: NDArray[Any], values: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+def _largest(codes: Array, values: Array) -> tuple[Array, Array]:
     if len(codes) <= MOST_ITEMS:
         return codes, values
     kept = np.sort(np.argsort(-values[0], kind="stable")[:MOST_ITEMS])

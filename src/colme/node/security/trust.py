@@ -24,7 +24,7 @@ costs honest agents nothing and mutes a sender of garbage; one that knows the ru
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 from colme._core.jit import equation
 from colme.confidence import MEAN, laplace_radius
@@ -77,7 +77,7 @@ def near(value: Any, center: Any, radius: Any) -> Any:
 class HeardRestarts:
     """Which reported restarts of the clock an agent accepts; its own always count."""
 
-    saved: ClassVar[tuple[str, ...]] = ("generation", "last", "waiting")
+    saved = ("generation", "last", "waiting")
 
     def __init__(self) -> None:
         self.generation = 0  # the newest one accepted, or begun
