@@ -171,5 +171,5 @@ def test_every_field_of_a_run_plays_in_a_page_and_in_watch(name: str) -> None:
                 assert value is None or value == known[metric], f"{where}: {metric}"
         head, columns = frames[-1]
         final = trace.final.estimate
-        assert head["t"] == spec.n_steps == trace.t[-1], where
+        assert head["t"] == spec.steps == trace.t[-1], where
         assert np.allclose(columns["0/estimate"], final, atol=np.ptp(final) / 65534 + 1e-12, equal_nan=True), where

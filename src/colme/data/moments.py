@@ -116,9 +116,9 @@ class AgentMoments(NamedTuple):
 
     def select(self, agents: Array) -> AgentMoments:
         """The moments of some agents, or of all in another order."""
-        some = {name: part[agents] for name, part in self._asdict().items() if isinstance(part, np.ndarray)}
-        parts = tuple(part[agents] for part in self.parts)
-        return self._replace(folds=self.folds.select(agents), parts=parts, **some)
+        chosen: dict[str, Any] = {"folds": self.folds.select(agents), "parts": tuple(each[agents] for each in self.parts)}
+        chosen |= {name: part[agents] for name, part in self._asdict().items() if isinstance(part, np.ndarray)}
+        return self._replace(**chosen)
 
 
 def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -> AgentMoments:

@@ -194,7 +194,7 @@ def graph(subject: Subject) -> Drawing:
     )
     caption = (
         f"A small simulation with the same parameters: {spec.source.n_agents} agents and {len(edges)} edges, "
-        f"before the first sample and after t = {spec.n_steps:,}. {run_shown(subject)}"
+        f"before the first sample and after t = {spec.steps:,}. {run_shown(subject)}"
     )
     if not spec.method.cuts_edges:
         caption += f" On the right are the edges between agents of one group: {spec.method.label} cuts none."

@@ -54,7 +54,7 @@ class Planned:
     @property
     def size(self) -> int:
         """Agents times steps."""
-        return self.spec.n_agents * self.spec.n_steps
+        return self.spec.source.n_agents * self.spec.steps
 
 
 def plan_method(

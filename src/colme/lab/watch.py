@@ -114,7 +114,7 @@ class WatchedRun:
         gap = _gap(scenario)
         texts["gap"] = _text(gap) if gap is not None else "" if _gap(self.origin) is None else "0"
         texts["sigma"] = "" if scenario.distribution == "bernoulli" else _text(scenario.known_scale)
-        return texts | {"n_agents": str(scenario.n_agents), "steps": str(spec.n_steps), "seed": str(spec.seed)}
+        return texts | {"n_agents": str(scenario.n_agents), "steps": str(spec.steps), "seed": str(spec.seed)}
 
     def form(self) -> list[dict[str, Any]]:
         """The fields as the page makes a form of them."""

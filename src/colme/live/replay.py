@@ -45,7 +45,7 @@ def replay(traces: Sequence[Trace], *, frames: int) -> Iterator[bytes]:
     methods = _methods(shown)
     _check_one_run(shown)
     specs = [spec_of(trace, method) for trace, method in zip(shown, methods, strict=True)]
-    labels, n_agents = labels_of(methods), specs[0].n_agents
+    labels, n_agents = labels_of(methods), specs[0].source.n_agents
     title = f"{', '.join(labels)} on {n_agents:,} agents, seed {specs[0].seed}"
     feed = SimulationFeed(specs, frames, title=title, labels=labels)
     return feed.messages(lambda: _doubts(feed, shown))

@@ -54,7 +54,7 @@ class SimulationFeed:
     ):
         first, methods = specs[0], [spec.method for spec in specs]
         self.graph = first.first_graph()
-        self.steps: list[int] = frame_steps(first.n_steps, n_frames).tolist()
+        self.steps: list[int] = frame_steps(first.steps, n_frames).tolist()
         shown = (msgspec.structs.replace(spec, graph=self.graph, degree=None) for spec in specs)
         self.run = Run([spec.recording(self.steps) for spec in shown])
         self.title, self.labels = title, list(labels) or [method.label for method in methods]

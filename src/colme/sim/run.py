@@ -90,7 +90,7 @@ class Run:
             guarded = getattr(method, "guard", False)
             self.states.append(GuardedState(method, state, self.world, graph) if guarded else state)
         self.recorder = Recorder(steps, len(specs))
-        self.n_steps = spec.n_steps
+        self.n_steps = spec.steps
         self.sampler = Sampler(self.stream, self.world, steps)
         self._tables = np.full((len(specs), self.sampler.most, len(OF_METHOD)), nan)
         self._checkpoint, self._every = checkpoint, checkpoint_every

@@ -125,7 +125,7 @@ def simulate(
                 checkpoint=folder / f"seed-{of_seed[0].seed}.npz" if folder and seeds is not None else folder)
         for of_seed in specs
     ]  # fmt: skip
-    n_steps = specs[0][0].n_steps * len(runs)
+    n_steps = specs[0][0].steps * len(runs)
     if ranks is not None:
         results = _run_in_ranks(runs, progress, n_steps, ranks)
     else:

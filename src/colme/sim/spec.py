@@ -73,6 +73,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
     method: Any
     source: Any
     seed: int = 0
+    steps: Any = None  # a number, once it is checked
     graph: Any = "regular"
 
     def __post_init__(self) -> None:
@@ -129,18 +130,9 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         return {name: getattr(self, name) for name in self.__struct_fields__ if name not in names}
 
     @property
-    def n_agents(self) -> int:
-        return int(self.source.n_agents)
-
-    @property
-    def n_steps(self) -> int:
-        assert self.steps is not None  # set when it was checked
-        return self.steps
-
-    @property
     def recorded(self) -> Integers:
         """The steps that are recorded."""
-        return recorded_steps(self.record, self.n_steps)
+        return recorded_steps(self.record, self.steps)
 
     def recording(self, record: Record) -> RunSpec:
         """The same run with these of its steps recorded, and no others."""
@@ -193,8 +185,8 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         """Refuse a method that does not tolerate loss, a graph that does not exist and a method that does not fit it,
         the latter two unless making the graph takes long."""
         self.method.check_loss(self.source.loss)
-        if self.n_agents <= CHECK_UP_TO or self.graph_file:
-            self.method.check(self.n_agents, self.first_graph())
+        if self.source.n_agents <= CHECK_UP_TO or self.graph_file:
+            self.method.check(self.source.n_agents, self.first_graph())
 
     def plain(self) -> dict[str, Any]:
         """What determines the run, in plain types: for checkpoints, run.json, worker processes and traces.

@@ -57,7 +57,7 @@ class ExplainedCensus:
 
 def explain_census(spec: RunSpec) -> ExplainedCensus:
     """The last census that ends within this run, as agent 0 sees it."""
-    steps, method = spec.n_steps, replace(spec.method, guard=False)  # a guard changes no census
+    steps, method = spec.steps, replace(spec.method, guard=False)  # a guard changes no census
     run = Run([replace(spec, method=method, record=(steps,))])
     state: Any = run.states[0]
     found, current = None, None

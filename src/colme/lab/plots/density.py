@@ -55,7 +55,7 @@ def estimate_density(method: Method, scenario: Scenario, **fields: Unpack[RunFie
 def run_of(method: Method, scenario: Scenario, fields: Any) -> tuple[Run, int]:
     """A run that is done step by step, and the number of its steps. Errors are not measured."""
     spec = RunSpec(method=method, source=scenario, **fields)
-    return Run([replace(spec, record=(spec.n_steps,))]), spec.n_steps
+    return Run([replace(spec, record=(spec.steps,))]), spec.steps
 
 
 def shares(estimate: Floats, edges: Floats) -> Floats:

@@ -74,10 +74,10 @@ class _Watcher:
         total = finished = earlier = 0.0
         steps = 0
         for name, each in self.planned.items():
-            step = each.spec.n_steps if name in self.done else self.steps.get(name, 0)
+            step = each.spec.steps if name in self.done else self.steps.get(name, 0)
             first = min(before.get(name, 0), step)
-            of_step = each.spec.n_agents * known.get(each.label, usual)
-            total += of_step * each.spec.n_steps
+            of_step = each.spec.source.n_agents * known.get(each.label, usual)
+            total += of_step * each.spec.steps
             finished += of_step * step
             earlier += of_step * first
             steps += step - first

@@ -168,7 +168,7 @@ def run_spec(
     timings = {
         "seconds": time.perf_counter() - wall,
         "cpu_seconds": time.thread_time() - cpu,
-        "steps": spec.n_steps - first,
+        "steps": spec.steps - first,
         "warm_up_seconds": warm,
     } | ({"workers": team.size} if team.size > 1 else {})
     columns = {"t": trace.t} | {name: getattr(trace, name) for name in METRICS}
