@@ -116,7 +116,10 @@ class AgentMoments(NamedTuple):
 
     def select(self, agents: Array) -> AgentMoments:
         """The moments of some agents, or of all in another order."""
-        chosen: dict[str, Any] = {"folds": self.folds.select(agents), "parts": tuple(each[agents] for each in self.parts)}
+        chosen: dict[str, Any] = {
+            "folds": self.folds.select(agents),
+            "parts": tuple(each[agents] for each in self.parts),
+        }
         chosen |= {name: part[agents] for name, part in self._asdict().items() if isinstance(part, np.ndarray)}
         return self._replace(**chosen)
 

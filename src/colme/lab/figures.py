@@ -210,7 +210,7 @@ def census(subject: Subject) -> Drawing:
     specs = [each.spec for each in subject.experiment.planned if tag_of(each.spec.method) == "census"]
     if not specs:
         raise ColmeError("no method is a census: the figure 'census' needs one. Add method = 'census'.")
-    spec = msgspec.structs.replace(specs[0], steps=min(150, specs[0].n_steps), record="log")
+    spec = msgspec.structs.replace(specs[0], steps=min(150, specs[0].steps), record="log")
     found = plots.explain_census(spec)
     with panels(2, 2, (9.6, 6.6)) as axes:
         for ax, part in zip(axes, plots.PARTS, strict=True):

@@ -278,7 +278,7 @@ def slow_methods(planned: Iterable[Planned]) -> list[str]:
         few = RunSpec(method=full.method, source=full.source, steps=STEPS).with_fewer_agents(FEW)
         run, started = Run([few]), time.perf_counter()
         run.go(None, threading.Event())
-        seconds = (time.perf_counter() - started) / (few.n_agents * STEPS) * sum(each.size for each in runs)
+        seconds = (time.perf_counter() - started) / (few.source.n_agents * STEPS) * sum(each.size for each in runs)
         if seconds > PATIENCE:
             sentences.append(
                 f"{label} has no array form, so one object per agent runs it: about {duration(seconds)} of computing "
