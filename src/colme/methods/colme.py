@@ -50,6 +50,10 @@ PAIR, MORE = 13, 16
 """Bytes per remembered agent, and per statistic where several are compared."""
 BLOCK = 64
 """Agents whose samples are summed before they are added to the sum over all."""
+TOTAL, WEIGHT, SLACK, MEAN, RADIUS = range(5)
+"""What is kept of a block: its sums, and own mean and radius at the last look."""
+MARGIN = 1e-12
+"""Relative: far more than float64 rounds off a difference."""
 
 u64 = np.uint64
 
@@ -172,7 +176,7 @@ def remember(mine, known, a, b):
 
 
 @kernel
-def ask(known_mean, known_count, known, cursor, mean, count, mine, unit, sigma, restricted, queries):
+def ask(known_mean, known_count, known, sums, cursor, mean, count, mine, unit, sigma, restricted, queries):
     """Equations (2) to (4): the next `queries` agents in turn tell their mean and count, and their intervals `mine`
     where several statistics are compared."""
     n = mean.size
@@ -192,36 +196,65 @@ def ask(known_mean, known_count, known, cursor, mean, count, mine, unit, sigma, 
             known_count[a, b] = at(count, b)  # (4)
             known_mean[a, b] = mean[b] if known_count[a, b] > 0 else 0.0
             remember(mine, known, a, b)
+            sums[a, b // BLOCK, SLACK] = 0.0
             left -= 1
             if left == 0:
                 break
 
 
+@helper
+def look(known_mean, known_count, known, sums, members, own, radius, mine, unit, sigma, weights, class_, a, block):
+    """Equations (5) and (6) for one block of agents."""
+    n, first = u64(class_.size), block * u64(BLOCK)
+    total = weight = 0.0
+    slack = np.inf if weights == 0 and mine is None else 0.0
+    inside = alike = 0
+    for b in range(first, min(n, first + u64(BLOCK))):
+        n_b, its_mean = known_count[a, b], known_mean[a, b]
+        its_radius = its_radius_of(known, u64(n_b), unit, sigma, a, b)
+        if n_b > 0:  # the unseen stay inside
+            apart, reach = abs(own - its_mean), radius + its_radius
+            spare = abs(apart - reach) - MARGIN * (apart + reach)
+            slack = spare if spare < slack else slack
+        if not parted_from(own, radius, its_mean, its_radius, mine, known, a, b):  # (5)
+            inside += 1
+            alike += int(class_[a] == class_[b])
+            if n_b > 0:
+                w = interval_weight(own, radius, its_mean, its_radius, weights)
+                total += w * n_b * its_mean  # (6)
+                weight += w * n_b
+    members[a, block, 0], members[a, block, 1] = inside, alike
+    sums[a, block, SLACK], sums[a, block, MEAN] = slack, own
+    sums[a, block, RADIUS] = radius if radius < np.inf else 0.0
+    sums[a, block, TOTAL], sums[a, block, WEIGHT] = total, weight
+
+
 @kernel
-def pool(known_mean, known_count, known, mean, count, mine, unit, sigma, weights, class_, own_interval, estimate):
-    """Equations (5) and (6). Returns the sizes of all C_a together, of one class, and how many are {a}."""
+def pool(
+    known_mean, known_count, known, sums, members, mean, count, mine, unit, sigma, weights, class_, own_interval,
+    estimate,
+):  # fmt: skip
+    """Equations (5) and (6). Returns the sizes of all C_a together, of one class, and how many are {a}.
+
+    With simple weights, the sums over a block of agents change only if one of them is queried, enters or leaves. The
+    slack, the least that any of them is away from that, tells for how long they cannot."""
     included = alike = alone = 0
-    n = u64(mean.size)
-    for a in range(n):
+    for a in range(u64(mean.size)):
         own, radius = mean[a], own_radius(mine, u64(at(count, a)), unit, sigma, a)
         own_interval[a, 0], own_interval[a, 1] = own, radius
         total, weight = at(count, a) * own, float(at(count, a))
         others = -1  # among its members it finds itself
-        for first in range(u64(0), n, u64(BLOCK)):
-            of_block = weight_of_block = 0.0
-            for b in range(first, min(n, u64(first) + u64(BLOCK))):
-                n_b, its_mean = known_count[a, b], known_mean[a, b]
-                its_radius = its_radius_of(known, u64(n_b), unit, sigma, a, b)
-                if parted_from(own, radius, its_mean, its_radius, mine, known, a, b):  # (5)
-                    continue
-                others += 1
-                alike += int(class_[a] == class_[b])
-                if n_b > 0:
-                    w = interval_weight(own, radius, its_mean, its_radius, weights)
-                    of_block += w * n_b * its_mean  # (6)
-                    weight_of_block += w * n_b
-            total += of_block
-            weight += weight_of_block
+        for block in range(u64(sums.shape[1])):
+            moved = abs(own - sums[a, block, MEAN]) + abs(radius - sums[a, block, RADIUS])
+            if not moved < sums[a, block, SLACK]:  # also if something is NaN
+                look(
+                    known_mean, known_count, known, sums, members, own, radius, mine, unit, sigma, weights, class_, a,
+                    block,
+                )  # fmt: skip
+            total += sums[a, block, TOTAL]
+            weight += sums[a, block, WEIGHT]
+            others += members[a, block, 0]
+            alike += members[a, block, 1]
         included += others
         if at(count, a) > 0:
             estimate[a] = own if others == 0 else total / weight
@@ -314,6 +347,9 @@ class ColState(State):
         if method.needs_moments:
             self.known = np.full((n, n, len(method.statistics), 2), np.inf)
             self.mine = np.full((len(method.statistics), 2, n), np.inf)
+        # Sums over blocks of agents. Not saved: without slack they are computed anew.
+        n_blocks = -(-n // BLOCK)
+        self.sums, self.members = np.zeros((n, n_blocks, 5)), np.zeros((n, n_blocks, 2), np.int32)
         self.own_interval = np.full((n, 2), np.inf)  # (mean, radius) of every agent at the last step
         self.cursor = np.arange(n)
         self.edges: ClassPairs = ClassPairs(self)
@@ -324,10 +360,10 @@ class ColState(State):
         count = world.n_samples
         if isinstance(self.radii, MomentRadii):
             self.mine = self.radii.table_of(world)
-        known = self.known_mean, self.known_count, self.known
+        known = self.known_mean, self.known_count, self.known, self.sums
         ask(*known, self.cursor, world.mean, count, self.mine, unit, sigma, method.restricted, method.queries)
         counts = pool(
-            *known, world.mean, count, self.mine, unit, sigma, WEIGHTS.index(method.weights), self.class_,
+            *known, self.members, world.mean, count, self.mine, unit, sigma, WEIGHTS.index(method.weights), self.class_,
             self.own_interval, self.estimate,
         )  # fmt: skip
         self.edges.count(*counts)
