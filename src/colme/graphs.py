@@ -16,7 +16,7 @@ from colme._core.jit import kernel, prefetch
 from colme._core.regular_graph import random_regular_rows
 from colme._core.team import ALONE, Neighborhood, Team
 from colme.errors import GraphError, shorten, whole
-from colme.support.arrays import Integers, Mask, row_ends
+from colme.support.arrays import Array, Integers, Mask
 
 u64 = np.uint64
 
@@ -24,6 +24,11 @@ AHEAD = 12
 """Agents between the one that is looked at and the one whose neighbors are fetched into the cache."""
 
 Rng: TypeAlias = "np.random.Generator | int | None"  # in quotes: a device need not load numpy.random, 7 MB
+
+
+def row_ends(sizes: Array) -> Integers:
+    """Where rows of these sizes begin, one after the other; one more for the end of the last."""
+    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
 
 
 class Graph:

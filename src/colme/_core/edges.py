@@ -51,8 +51,8 @@ from numpy.typing import ArrayLike, NDArray
 from colme._core.jit import CHUNK, LANES, at, equation, helper, kernel, lanes_like
 from colme._core.team import Neighborhood
 from colme.confidence import DifferenceTest, apart, too_far
-from colme.graphs import Graph
-from colme.support.arrays import Array, Floats, Integers, Mask, row_ends
+from colme.graphs import Graph, row_ends
+from colme.support.arrays import Array, Floats, Integers, Mask
 
 f32, u16, u32, u64 = np.float32, np.uint16, np.uint32, np.uint64
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.jit import HAVE_NUMBA, bits_to_float, equation, float_to_bits, kernel, select
-from colme.support.arrays import Integers, row_ends
+from colme.support.arrays import Integers
 
 u32, u64, i32, f32, f64 = np.uint32, np.uint64, np.int32, np.float32, np.float64
 
@@ -170,7 +170,7 @@ def _first_places(seed: int, stream: int, n: int) -> Integers:
     for start in range(0, n, _AT_ONCE):
         word = words(seed, stream, 0, first=start, n=min(_AT_ONCE, n - start))
         counts += np.bincount(word >> u32(32 - _HIGH_BITS), minlength=len(counts))
-    return row_ends(counts)
+    return np.concatenate([[0], np.cumsum(counts)])
 
 
 def _agents_by_key(seed: int, stream: int, n: int, low: int, high: int, size: int) -> NDArray[np.uint32]:

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK, LANES, chunk_like, equation, kernel, prefetch
 from colme._core.team import ALONE, Team
-from colme.support.arrays import Integers, row_ends
+from colme.support.arrays import Integers
 
 u16, u32, u64, i64 = np.uint16, np.uint32, np.uint64, np.int64
 
@@ -287,7 +287,7 @@ def _shuffled_stubs(n: int, d: int, key: int, team: Team) -> NDArray[np.uint32]:
     first, end = _share(n, team)
     _count_stubs(first * d, end * d, base, log_buckets, counts[team.rank])
     team.wait()
-    begins = row_ends(counts.sum(axis=0))
+    begins = np.concatenate([[0], np.cumsum(counts.sum(axis=0))])
     _throw_stubs(d, first, end, base, log_buckets, begins[:-1] + counts[: team.rank].sum(axis=0), stubs)
     team.wait()
     _shuffle_buckets(*_share(2**log_buckets, team), base, begins, stubs)

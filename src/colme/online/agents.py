@@ -13,7 +13,7 @@ import numpy as np
 from colme.confidence import DifferenceTest
 from colme.consensus import START
 from colme.errors import UnknownAgent, nearest
-from colme.graphs import Graph
+from colme.graphs import Graph, row_ends
 from colme.online.kernel import (
     ARRIVED,
     COUNT,
@@ -37,7 +37,7 @@ from colme.online.kernel import (
     unlink_all,
     unlink_pair,
 )
-from colme.support.arrays import Floats, Integers, Mask, row_ends
+from colme.support.arrays import Floats, Integers, Mask
 from colme.support.columns import Label, Labels, as_label
 
 T = TypeVar("T")

@@ -15,7 +15,8 @@ import numpy as np
 
 from colme._core.team import Neighborhood
 from colme.errors import CheckpointError, shorten
-from colme.support.arrays import Array, row_ends
+from colme.graphs import row_ends
+from colme.support.arrays import Array
 from colme.support.files import read_arrays, write_arrays
 from colme.support.saved import COMMON
 

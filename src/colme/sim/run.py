@@ -19,7 +19,7 @@ import numpy as np
 from colme._core.jit import CHUNK
 from colme._core.team import ALONE, Neighborhood, Team
 from colme.errors import CheckpointError, RunError
-from colme.graphs import Graph, GraphPart, GraphTotals, has_bipartite_component, random_regular_part
+from colme.graphs import Graph, GraphPart, GraphTotals, has_bipartite_component, random_regular_part, row_ends
 from colme.guard import GuardedState
 from colme.methods import METHODS, State, World
 from colme.metrics import LEVEL, METRICS, OF_METHOD, OF_RUN, measured
@@ -31,7 +31,7 @@ from colme.sim.checkpoint import check_room, read_checkpoint, together, write_ch
 from colme.sim.sampling import Errors, Sampler
 from colme.sim.spec import EXCHANGE, RunSpec, as_in_file, digest
 from colme.sim.trace import Final, Trace
-from colme.support.arrays import Array, Floats, Integers, Mask, row_ends
+from colme.support.arrays import Array, Floats, Integers, Mask
 from colme.support.saved import from_arrays, splits, to_arrays
 
 TELL_EVERY = 0.1

@@ -1,4 +1,4 @@
-"""The types of arrays, by what they hold, and where the parts of an array begin."""
+"""The types of arrays, by what they hold."""
 
 from __future__ import annotations
 
@@ -11,8 +11,3 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 Mask = NDArray[np.bool_]
 Array = NDArray[Any]
-
-
-def row_ends(sizes: Array) -> Integers:
-    """Where rows of these sizes begin, one after the other; one more for the end of the last."""
-    return np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])
