@@ -20,7 +20,6 @@ from colme.errors import ColmeError, GraphError, MethodError, RunError, SampleEr
 from colme.methods.colme import MAX_AGENTS
 from colme.metrics import oracle_variance
 from colme.samples import draw
-from colme.spectrum import distance_to_limit
 
 SCENARIO = colme.Scenario(n_agents=12, means=(0.0, 1.0))
 CL = colme.CLColME()
@@ -188,7 +187,6 @@ REFUSALS: list[tuple[Callable[[], Any], type[Exception], tuple[str, ...]]] = [
         (lambda: graphs.complete_graph(3).relabel([0, 1]), "[0, 1]", "permutation of 0..2", "Try rng.permutation("),
         (lambda: graphs.Graph([0, 2], [1]), "indptr does not cut indices into rows", "Try from_edges."),
         (lambda: graphs.Graph([0, 1, 1], [1]), "not those of a simple undirected graph", "Try from_edges."),
-        (lambda: distance_to_limit(ring(1501), 0.01, 2), "1501 agents", "made for at most 1500", "Try a smaller graph"),
         (simulate(degree=12), "12-regular graph on 12", "between 0 and n-1", "Try degree=11"),
     )),
     # runs

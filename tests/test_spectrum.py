@@ -25,8 +25,6 @@ from colme.graphs import (
 )
 from colme.spectrum import (
     check_step,
-    consensus_limit,
-    distance_to_limit,
     laplacian_matrix,
     metropolis_matrix,
     spectrum,
@@ -294,32 +292,17 @@ def test_convergence_rate_is_the_observed_decay(graph: Graph, share: float) -> N
     found = spectrum(graph)
     step = share * 2.0 / found.largest
     rate = found.convergence_rate(step)
-    k = np.arange(1, 13)
-    np.testing.assert_allclose(distance_to_limit(graph, step, 12), rate**k, rtol=1e-7, atol=1e-12)
-
-
-def test_distance_to_limit_grows_beyond_the_bound() -> None:
-    graph = random_regular_graph(60, 4, rng=1)
-    bound = 2.0 / spectrum(graph).largest
-    assert (np.diff(distance_to_limit(graph, 1.05 * bound, 40)) > 0)[5:].all()
-    assert (np.diff(distance_to_limit(graph, 0.95 * bound, 40)) < 0).all()
+    component = graph.components()
+    same = component[:, None] == component[None, :]
+    limit, once = same / same.sum(axis=1), np.eye(graph.n_agents) - step * laplacian_matrix(graph)
+    for k in range(1, 13):
+        distance = np.linalg.norm(np.linalg.matrix_power(once, k) - limit, 2)
+        assert distance == pytest.approx(rate**k, rel=1e-7, abs=1e-12)
 
 
 def test_a_graph_without_edges_has_converged() -> None:
     found = spectrum(from_edges([], 4))
     assert found.convergence_rate(0.3) == 0.0 and found.fastest_step == 1.0
-    assert not distance_to_limit(from_edges([], 4), 0.3, 3).any()
-
-
-@modest
-@given(graphs_with_edges())
-def test_consensus_limit_is_one_over_the_size_of_the_component(graph: Graph) -> None:
-    component = graph.components()
-    limit = consensus_limit(graph)
-    for a in range(graph.n_agents):
-        size = (component == component[a]).sum()
-        assert limit[a].tolist() == [1.0 / size if component[b] == component[a] else 0.0 for b in range(graph.n_agents)]
-    np.testing.assert_allclose(limit @ limit, limit, atol=1e-14)
 
 
 def test_a_small_unstable_part_of_a_large_graph_is_found() -> None:

@@ -10,13 +10,12 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from colme._core.jit import kernel
 from colme.consensus import stable_step
-from colme.errors import GraphError, MethodError, positive
+from colme.errors import MethodError, positive
 from colme.graphs import Graph, GraphTotals
 from colme.support.arrays import Floats, Integers
 
@@ -218,47 +217,3 @@ def _largest_eigenvalue(graph: Graph, limit: float) -> float:
         if high < (1.0 - (luck / (2 * k - 1)) ** 2) * limit or (high >= limit and error < 1e-3 * high):
             break
     return high
-
-
-def consensus_limit(graph: Graph) -> Floats:
-    """What (I - bL)^k tends to: the mean over each component, a block 1/|component| (dense, for small graphs).
-
-    graph  a `Graph`
-
-    >>> from colme.graphs import from_edges
-    >>> consensus_limit(from_edges([(0, 1), (1, 2), (3, 4)])).round(2).tolist()[0]
-    [0.33, 0.33, 0.33, 0.0, 0.0]
-
-    See also: distance_to_limit, spectrum
-    """
-    if graph.n_agents > DENSE:
-        raise GraphError(
-            f"{graph.n_agents} agents: this is a dense computation, made for at most {DENSE}. Try a smaller graph."
-        )
-    component = graph.components()
-    same = component[:, None] == component[None, :]
-    return same / same.sum(axis=1, keepdims=True)
-
-
-def distance_to_limit(graph: Graph, step: float, n_steps: int) -> Floats:
-    """|| (I - bL)^k - limit ||_2 for k = 1..n_steps: the statement that I - bL averages each component, in numbers.
-
-    graph    a `Graph`
-    step     b
-    n_steps  how many powers
-
-    >>> from colme.graphs import random_regular_graph
-    >>> graph = random_regular_graph(100, 10, rng=0)
-    >>> distance_to_limit(graph, 0.1, 3).round(2).tolist()
-    [0.57, 0.33, 0.19]
-
-    See also: consensus_limit, spectrum
-    """
-    limit = consensus_limit(graph)
-    once = np.eye(graph.n_agents) - step * laplacian_matrix(graph)
-    power: Any = np.eye(graph.n_agents)
-    distances = []
-    for _ in range(n_steps):
-        power = power @ once
-        distances.append(np.linalg.norm(power - limit, 2))
-    return np.array(distances)
