@@ -147,9 +147,10 @@ def test_a_run_sees_what_numpy_works_out_from_the_samples(kind: str, block: int)
     rng, t = np.random.default_rng(block), 0
     while t < STEPS:
         last = int(rng.integers(t + 1, STEPS + 1))
-        n_steps = seen.sample(t + 1, last)
+        means, is_recorded, errors = seen.sample(t + 1, last)
+        n_steps = len(means)
         assert 1 <= n_steps <= min(seen.most, last - t)
-        means, errors = seen.means(t + 1, n_steps), seen.metrics(t + 1, n_steps)
+        assert is_recorded.tolist() == np.isin(np.arange(t + 1, t + 1 + n_steps), recorded).tolist()
         assert np.array_equal(means, expected[t : t + n_steps])
         for row in range(n_steps):
             truth = stream.truth(t + 1 + row)
@@ -168,9 +169,9 @@ def test_looking_back_gives_the_bits_of_having_looked(kind: str, block: int) -> 
     for t in (1, 19, 20, 40):
         there = sampler_of(streams()[kind], block, np.arange(1, t + 1))
         while (done := there.world.t) < t:
-            n_steps = there.sample(done + 1, t)
-            there.world.t, there.world.mean = done + n_steps, there.means(done + 1, n_steps)[-1]
-            errors = there.metrics(done + 1, n_steps)[-1].copy()
+            means, _, metrics = there.sample(done + 1, t)
+            there.world.t, there.world.mean = done + len(means), means[-1]
+            errors = metrics[-1].copy()
         back = sampler_of(streams()[kind], block, np.array([STEPS]))
         back.world.t = t
         back.world.mean[:] = there.world.mean

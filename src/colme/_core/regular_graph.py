@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 
 from colme._core.jit import CHUNK, LANES, chunk_like, equation, kernel, prefetch
 from colme._core.team import ALONE, Team
-from colme.support.arrays import Integers
 
 u16, u32, u64, i64 = np.uint16, np.uint32, np.uint64, np.int64
 
@@ -246,7 +245,12 @@ def random_regular_rows(n: int, d: int, key: int, team: Team = ALONE) -> NDArray
     with np.errstate(over="ignore"):  # wrap-around is meant; only the interpreter would warn
         while True:
             rows = _paired_rows(n, d, key, team)
-            bad = team.gather(_bad_agents(rows, team))
+            share, bad = _share(n, team), np.empty(1024, np.int64)
+            n_bad = _find_bad(rows, *share, bad)
+            if n_bad > len(bad):
+                bad = np.empty(n_bad, np.int64)
+                _find_bad(rows, *share, bad)
+            bad = team.gather(bad[:n_bad])  # the agents with a loop or a double edge
             team.wait()
             simple = team.rank > 0 or _make_simple(rows, bad, u64(key), _TRIES_PER_SWITCH)
             team.wait()
@@ -293,17 +297,6 @@ def _shuffled_stubs(n: int, d: int, key: int, team: Team) -> NDArray[np.uint32]:
     _shuffle_buckets(*_share(2**log_buckets, team), base, begins, stubs)
     team.wait()
     return stubs
-
-
-def _bad_agents(rows: NDArray[np.uint32], team: Team) -> Integers:
-    """The agents with a loop or a double edge among those of this worker's share."""
-    found = np.empty(1024, np.int64)
-    share = _share(len(rows), team)
-    n_found = _find_bad(rows, *share, found)
-    if n_found > len(found):
-        found = np.empty(n_found, np.int64)
-        _find_bad(rows, *share, found)
-    return found[:n_found]
 
 
 def _share(n: int, team: Team) -> tuple[int, int]:

@@ -83,7 +83,15 @@ class Run:
             if source.loss > 0:
                 each.method.check_loss(source.loss)
         hood = self.hood = team.neighborhood(hood, graph.indices)
-        self.world = self._world()
+        stream, n = self.stream, self.stream.n_agents
+        class_ = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
+        self.world = World(
+            class_=class_, sigma=stream.sigma, width=stream.width, mean=np.full(n, np.nan),
+            count=None if stream.complete else np.zeros(n, np.int32), classes_known=stream.class_ is not None,
+            kurtosis=stream.kurtosis, exchange=EXCHANGE[spec.precision], tolerance=spec.tolerance, loss=stream.loss,
+            seed=spec.seed, moments=Moments(n) if any(each.method.needs_moments for each in specs) else None,
+            draw=self._samples_of, errors=Errors(class_, spec.tolerance, hood), hood=hood,
+        )  # fmt: skip
         self.states: list[State] = []
         for method in (each.method for each in specs):
             state = method.start(self.world, graph)
@@ -111,27 +119,6 @@ class Run:
         if "function" in self.configuration["graph"]:
             self.configuration["graph"] = {"digest": digest(whole.indptr, whole.indices)}
         return whole if team.size == 1 else _graph_part(whole, hood)
-
-    def _world(self) -> World:
-        spec, stream, n = self.spec, self.stream, self.stream.n_agents
-        class_ = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
-        return World(
-            class_=class_,
-            sigma=stream.sigma,
-            width=stream.width,
-            mean=np.full(n, np.nan),
-            count=None if stream.complete else np.zeros(n, np.int32),
-            classes_known=stream.class_ is not None,
-            kurtosis=stream.kurtosis,
-            exchange=EXCHANGE[spec.precision],
-            tolerance=spec.tolerance,
-            loss=stream.loss,
-            seed=spec.seed,
-            moments=Moments(n) if any(each.method.needs_moments for each in self.specs) else None,
-            draw=self._samples_of,
-            errors=Errors(class_, spec.tolerance, self.hood),
-            hood=self.hood,
-        )
 
     def go(self, tell: Callable[[Progress], None] | None, stop: threading.Event, *, final: bool = True) -> list[Trace]:
         """Run to the end and return one trace per method; without `final`, that of a team has no final state."""
@@ -170,14 +157,14 @@ class Run:
 
     def advance(self, first: int, last: int) -> None:
         """Steps `first`, which must follow the last one, to `last`, or as far as samples are ready."""
-        world, sampler = self.world, self.sampler
-        n_steps = sampler.sample(first, last)
-        means, recorded = sampler.means(first, n_steps), sampler.recorded(first, n_steps)
+        world = self.world
+        means, recorded, of_run = self.sampler.sample(first, last)
+        n_steps = len(means)
         for table, state in zip(self._tables, self.states, strict=True):
             world.t, world.mean, world.recorded = first, means[0], bool(recorded.any())
             state.advance(world, means, recorded, table[:n_steps])
         world.t, world.mean = first + n_steps - 1, means[-1]
-        self.recorder.write(recorded, self._tables[:, :n_steps], sampler.metrics(first, n_steps))
+        self.recorder.write(recorded, self._tables[:, :n_steps], of_run)
 
     def _samples_of(self, t: int) -> Floats:
         """What every agent sees at step t."""

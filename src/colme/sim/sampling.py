@@ -160,8 +160,9 @@ class Sampler:
         self._metrics = np.full((self.most, len(OF_RUN)), np.nan)
         self._from = self._to = 1  # the steps that have been sampled, the last one excluded
 
-    def sample(self, first: int, last: int) -> int:
-        """Sample step `first` for all agents, and perhaps some more steps up to `last`; returns how many."""
+    def sample(self, first: int, last: int) -> tuple[Floats, Mask, Floats]:
+        """Sample step `first` for all agents, and perhaps some more steps up to `last`. Returns the means of these
+        steps, a row each, which of them are recorded, and the metrics of the run at those."""
         if not self._from <= first < self._to:
             self.world.truth = self.stream.truth(first)
             self._to = int(min(first + self.most, self._recorded[-1] + 1, self.stream.steady_until(first)))
@@ -171,19 +172,11 @@ class Sampler:
             else:
                 self._sample_in_parts(first)
             self.world.team.wait()  # so that the others see the means
-        return min(last + 1, self._to) - first
+        rows = slice(first - self._from, min(last + 1, self._to) - self._from)
+        means = self.world.mean[None, :] if self.most == 1 else self._lines[rows]
+        return means, self._is_recorded(first, len(means)), self._metrics[rows]
 
-    def means(self, first: int, n_steps: int) -> Floats:
-        """The means of steps that have been sampled, a row each."""
-        if self.most == 1:
-            return self.world.mean[None, :]
-        return self._lines[first - self._from : first - self._from + n_steps]
-
-    def metrics(self, first: int, n_steps: int) -> Floats:
-        """The metrics of the run at these steps, where they are recorded."""
-        return self._metrics[first - self._from : first - self._from + n_steps]
-
-    def recorded(self, first: int, n_steps: int) -> Mask:
+    def _is_recorded(self, first: int, n_steps: int) -> Mask:
         """Which of the steps first, first + 1, .. are recorded."""
         begin, end = self._recorded.searchsorted((first, first + n_steps))
         recorded = np.zeros(n_steps, np.bool_)
@@ -202,14 +195,14 @@ class Sampler:
         return self._metrics[:1]
 
     def _sample_ahead(self, t: int, n_steps: int) -> None:
-        lines, recorded = self._lines[:n_steps], self.recorded(t, n_steps)
+        lines, recorded = self._lines[:n_steps], self._is_recorded(t, n_steps)
         self._before[:] = self.world.mean
         self.stream.fill(lines, t)
         self._update_means(lines, lines, self._before, t, recorded, slice(0, None))
         self._measure(recorded)
 
     def _sample_in_parts(self, t: int) -> None:
-        world, recorded = self.world, self.recorded(t, 1)
+        world, recorded = self.world, self._is_recorded(t, 1)
         for part, samples in self._parts():
             self.stream.fill(samples, t, part.start)
             mean, before = world.mean[part], t - 1 if world.count is None else world.count[part]
