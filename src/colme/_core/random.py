@@ -188,17 +188,17 @@ def _agents_by_key(seed: int, stream: int, n: int, low: int, high: int, size: in
         same.append(start + np.flatnonzero(word_0[1:] == word_0[:-1]))
     tied = np.union1d(np.concatenate(same), np.concatenate(same) + 1)
     agents = packed.astype(u32)
-    second = _words_of(agents[tied], seed, stream, 1)
-    agents[tied] = agents[tied][np.lexsort((agents[tied], second, packed[tied] >> u64(32)))]
+    if len(tied):
+        second = _words_of(agents[tied], seed, stream, 1)
+        agents[tied] = agents[tied][np.lexsort((agents[tied], second, packed[tied] >> u64(32)))]
     return agents
 
 
 def _words_of(agents: NDArray[np.uint32], seed: int, stream: int, t: int) -> NDArray[np.uint32]:
-    """One word for each of these agents."""
+    """One word for each of these agents, of whom there is at least one."""
     out, order = np.empty(len(agents), u32), np.argsort(agents)
     for block in np.array_split(order, max(1, len(order) // 2**16)):
-        if len(block):
-            first = int(agents[block[0]]) // 64 * 64
-            some = words(seed, stream, t, first=first, n=int(agents[block[-1]]) + 1 - first)
-            out[block] = some[agents[block] - u32(first)]
+        first = int(agents[block[0]]) // 64 * 64
+        some = words(seed, stream, t, first=first, n=int(agents[block[-1]]) + 1 - first)
+        out[block] = some[agents[block] - u32(first)]
     return out

@@ -88,7 +88,6 @@ class CLColME(ConsensusMethod, frozen=True, kw_only=True, tag="cl-colme"):
             )
 
     def check(self, n_agents: int, graph: Graph) -> None:
-        super().check(n_agents, graph)
         if not isinstance(self.step, str):
             check_step(graph.whole, self.step)
 

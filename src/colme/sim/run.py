@@ -82,7 +82,7 @@ class Run:
             each.method.check(source.n_agents, graph)
             if source.loss > 0:
                 each.method.check_loss(source.loss)
-        hood = self.hood = team.neighborhood(hood, graph.indices)
+        hood = self.hood = hood if team.size == 1 else team.neighborhood(hood, graph.indices)
         stream, n = self.stream, self.stream.n_agents
         class_ = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
         self.world = World(
