@@ -59,7 +59,7 @@ STATISTICS = ("mean", "deviation", "kurtosis")
 MEAN, DEVIATION, KURTOSIS = range(3)
 LEAST = 1e-12
 """The least kurtosis - 1: that of samples of two values, half of each, is 0 but for the rounding."""
-BURN_IN = (30, 30, 200)
+FEWEST_SAMPLES = (30, 30, 200)
 """Samples before a statistic is compared, where the samples' own deviation stands for sigma."""
 
 
@@ -200,7 +200,7 @@ def standard_error(n: Any, sigma: Any) -> Any:
 def interval_of(statistic: Any, n: Any, mean: Any, second: Any, fourth: Any, unit: Any) -> Any:
     """(center, radius) of a statistic of n samples with these central moments, from R(n) at sigma = 1. The radius is
     infinite where all samples are equal and k is not defined."""
-    if n < BURN_IN[statistic]:
+    if n < FEWEST_SAMPLES[statistic]:
         return mean, math.inf
     s, k = deviation(n, second), kurtosis(n, second, fourth)
     if statistic == MEAN:
@@ -453,4 +453,4 @@ def deviation_separation_time(
     positive(second, "second", "second=2.0")
     scale = 0.5 * (first + second) * math.sqrt((kurtosis - 1.0) / 4.0)
     steps = separation_time(abs(first - second), sigma=scale, gamma=gamma, guaranteed=guaranteed)
-    return max(BURN_IN[DEVIATION], steps)
+    return max(FEWEST_SAMPLES[DEVIATION], steps)

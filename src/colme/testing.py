@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from colme.confidence import BURN_IN
+from colme.confidence import FEWEST_SAMPLES
 from colme.errors import SampleError, shorten
 from colme.graphs import Graph, from_edges, random_regular_graph
 from colme.lockstep import Outboxes, agents_of, deliver, lockstep, step_together
@@ -262,7 +262,7 @@ def mass_is_conserved(case: Case) -> None:
     if not case.method.conserves:
         return
     values = 0.01 * case.samples[0]
-    steps = min(BURN_IN) - 1
+    steps = min(FEWEST_SAMPLES) - 1
     wanted = np.full(steps, values.mean())
     for precision, tolerance in (("double", 1e-14), ("mixed", HEARD)):
         estimates = case.run(np.tile(values, (steps, 1)), precision=precision)

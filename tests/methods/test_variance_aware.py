@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 import colme
-from colme.confidence import BURN_IN, deviation_separation_time
+from colme.confidence import FEWEST_SAMPLES, deviation_separation_time
 from colme.errors import ColmeError, MethodError
 from colme.graphs import complete_graph, random_regular_graph
 from colme.lockstep import lockstep
@@ -66,7 +66,7 @@ def test_the_graph_is_the_references_at_every_step() -> None:
     shares = wanted.adjacency[:, wrong[:, 0], wrong[:, 1]].mean(axis=1)
     assert np.array_equal(trace.wrong_edges, shares)
     assert (trace.final.graph.adjacency() == wanted.adjacency[-1]).all()
-    assert shares[BURN_IN[2] - 2] > shares[BURN_IN[2] - 1], "kurtosis parted nobody"
+    assert shares[FEWEST_SAMPLES[2] - 2] > shares[FEWEST_SAMPLES[2] - 1], "kurtosis parted nobody"
 
 
 # Who is parted
@@ -78,7 +78,7 @@ def test_classes_that_share_their_mean_part_by_deviation_and_by_nothing_else() -
     assert by_mean.wrong_edges[-1] == 1.0
     for trace in (by_both, by_deviation):
         assert trace.wrong_edges[-1] == 0.0 and trace.lost_edges[-1] == 0.0
-        assert trace.wrong_edges[BURN_IN[1] - 2] == 1.0, "somebody was parted before the burn-in"
+        assert trace.wrong_edges[FEWEST_SAMPLES[1] - 2] == 1.0, "somebody was parted before the burn-in"
 
 
 def test_means_part_without_a_known_sigma() -> None:
@@ -91,7 +91,7 @@ def test_means_part_without_a_known_sigma() -> None:
 
 def test_a_deviation_takes_as_long_as_the_formula_says() -> None:
     """The median of 10^4 edges; somewhat sooner, for noise parts some edges early and none comes back."""
-    assert deviation_separation_time(1.0, 100.0, gamma=0.05) == BURN_IN[1]
+    assert deviation_separation_time(1.0, 100.0, gamma=0.05) == FEWEST_SAMPLES[1]
     for gamma, ratio in ((1e-4, 1.6), (1e-6, 2.0)):
         expected = deviation_separation_time(1.0, ratio, gamma=gamma)
         guaranteed = deviation_separation_time(1.0, ratio, gamma=gamma, guaranteed=True)
@@ -137,7 +137,7 @@ def test_an_edge_is_looked_at_when_both_ends_have_burnt_in() -> None:
         colme.CLColME(statistics=TWO), colme.Recording(samples, classes=[0, 1]), graph=complete_graph(2)
     )
     cut = int(np.argmax(trace.wrong_edges == 0.0)) + 1
-    assert cut == 40 + BURN_IN[0]
+    assert cut == 40 + FEWEST_SAMPLES[0]
 
 
 def test_samples_that_are_all_equal_are_points_and_only_their_means_are_compared() -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from colme._core.jit import LANES
 from colme._core.team import ALONE, Team
-from colme.confidence import BURN_IN
+from colme.confidence import FEWEST_SAMPLES
 from colme.errors import CheckpointError, ColmeError, ExperimentError, RunError
 from colme.lab.planning import Planned
 from colme.lab.runs.progress import duration
@@ -248,7 +248,7 @@ PATIENCE = 60.0
 @functools.lru_cache(maxsize=1024)
 def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> None:
     """Run the first few agents of the same scenario for a few steps, with the types that the whole will have."""
-    change_at = max(BURN_IN) if method.needs_moments else STEPS // 2
+    change_at = max(FEWEST_SAMPLES) if method.needs_moments else STEPS // 2
     n_steps = change_at + STEPS // 2
     run = Run([RunSpec(method=method, source=scenario, steps=n_steps, precision=precision).with_fewer_agents(FEW)])
     # In small parts, step by step: then a change of the means lasts.
