@@ -59,7 +59,7 @@ FIELDS = {  # name -> label and kind
     "steps": ("steps", "number"),
     "seed": ("seed", "number"),
 }
-OF_METHODS = ("delta", "step")
+METHOD_FIELDS = ("delta", "step")
 _WITH_DEGREE = ("regular", "gnp", "ring", "small-world")
 _LONG = "one per agent"
 """The text of a sigma that is too long for a form."""
@@ -106,7 +106,7 @@ class WatchedRun:
         spec, scenario = self.spec, self.spec.source
         texts = dict.fromkeys(FIELDS, "") | dict(self.kept)
         texts |= {"method": tag_of(self.methods[0]), "second": "".join(map(tag_of, self.methods[1:]))}
-        for name in OF_METHODS:
+        for name in METHOD_FIELDS:
             values = [getattr(method, name) for method in self.methods if _has(method, name)]
             texts[name] = _text(values[0]) if values else texts[name]
         if spec.graph in _WITH_DEGREE:
@@ -171,11 +171,11 @@ class WatchedRun:
             one_of(tag, self.known, "method", ExperimentError)
             was = before.get(tag) if name in new else self.shown[place]
             kind = self.known[tag]
-            typed = [each for each in OF_METHODS if each in new or (was is None and texts[each])]
+            typed = [each for each in METHOD_FIELDS if each in new or (was is None and texts[each])]
             given = {each: _field(kind, texts, each) for each in typed if _has(kind, each)}
             label, method = was or self.first.get(tag) or (kind.label, None)
             found.append((label, kind(**given) if method is None else msgspec.structs.replace(method, **given)))
-        for name in OF_METHODS:
+        for name in METHOD_FIELDS:
             if name in new and not any(_has(method, name) for _, method in found):
                 named = ", ".join(tag_of(method) for _, method in found)
                 raise ExperimentError(
