@@ -136,14 +136,6 @@ def test_separation_time_is_the_first_step_at_which_intervals_part(
     assert found == by_trying(gap, sigma, gamma, factor, radius)
 
 
-@given(gap=st.floats(1e-3, 100.0), sigma=scales, gamma=levels)
-def test_the_guaranteed_time_is_not_before_the_expected_one(gap: float, sigma: float, gamma: float) -> None:
-    expected = separation_time(gap, sigma=sigma, gamma=gamma)
-    guaranteed = separation_time(gap, sigma=sigma, gamma=gamma, guaranteed=True)
-    assert guaranteed >= expected
-    assert guaranteed == separation_time(gap / 2, sigma=sigma, gamma=gamma)
-
-
 def test_a_wide_gap_is_seen_at_once() -> None:
     assert separation_time(1e6, sigma=1.0, gamma=0.1) == 1
 
@@ -163,41 +155,27 @@ def allowed(probability: float) -> float:
     return probability + 3.0 * math.sqrt(probability * (1 - probability) / N)
 
 
-def radii_of(radius: Callable[..., float], *parameters: float) -> NDArray[np.float64]:
-    return np.array([radius(n, *parameters) for n in range(1, STEPS + 1)])
+GAUSSIAN = {"means": (1.0,), "sigma": SIGMA}
+LAPLACE = GAUSSIAN | {"distribution": "laplace"}
+STUDENT = GAUSSIAN | {"distribution": "student", "df": 5.0}
+SELDOM, OFTEN = ({"means": (mean,), "distribution": "bernoulli"} for mean in (0.1, 0.5))
 
 
-@pytest.fixture(scope="module")
-def gaussian() -> NDArray[Any]:
-    return draw(Scenario(n_agents=N, means=(1.0,), sigma=SIGMA), 0, STEPS)
-
-
-@pytest.mark.parametrize("gamma", [0.05, 0.2])
-def test_laplace_intervals_hold_over_all_steps(gaussian: NDArray[Any], gamma: float) -> None:
-    radii = radii_of(laplace_radius, SIGMA, gamma)
-    assert share_ever_outside(gaussian, 1.0, radii) <= allowed(2 * gamma)
-    # and the test would notice intervals of 0.6 of the length
-    assert share_ever_outside(gaussian, 1.0, 0.6 * radii) > allowed(2 * gamma)
-
-
-@pytest.mark.parametrize(("distribution", "kurtosis"), [("gaussian", 3.0), ("laplace", 6.0), ("student", 9.0)])
-def test_fourth_moment_intervals_hold_over_all_steps(distribution: str, kurtosis: float) -> None:
-    gamma = 0.05
-    scenario = Scenario(n_agents=N, means=(1.0,), sigma=SIGMA, distribution=distribution, df=5.0)
-    values = draw(scenario, 1, STEPS)
-    radii = radii_of(fourth_moment_radius, SIGMA, gamma, kurtosis)
-    assert share_ever_outside(values, 1.0, radii) <= allowed(1.29 * gamma)
-    # Markov's inequality is generous: a third of the length would be noticed, a half would not
-    assert share_ever_outside(values, 1.0, radii / 3) > allowed(1.29 * gamma)
-
-
-@pytest.mark.parametrize("mean", [0.1, 0.5])
-def test_hoeffding_intervals_hold_over_all_steps_for_bernoulli_samples(mean: float) -> None:
-    gamma = 0.05
-    values = draw(Scenario(n_agents=N, means=(mean,), distribution="bernoulli"), 2, STEPS)
-    radii = radii_of(hoeffding_radius, 1.0, gamma)
-    assert share_ever_outside(values, mean, radii) <= allowed(2 * gamma)
-    assert share_ever_outside(values, mean, 0.5 * radii) > allowed(2 * gamma)
+@pytest.mark.parametrize(("options", "radius", "parameters", "outside", "noticed"), [
+    (GAUSSIAN, laplace_radius, (SIGMA, 0.05), 0.1, 0.6),
+    (GAUSSIAN, laplace_radius, (SIGMA, 0.2), 0.4, 0.6),
+    *((options, fourth_moment_radius, (SIGMA, 0.05, kurtosis), 1.29 * 0.05, 1 / 3)  # Markov's inequality is generous
+      for options, kurtosis in ((GAUSSIAN, 3.0), (LAPLACE, 6.0), (STUDENT, 9.0))),
+    (SELDOM, hoeffding_radius, (1.0, 0.05), 0.1, 0.5),
+    (OFTEN, hoeffding_radius, (1.0, 0.05), 0.1, 0.5),
+])  # fmt: skip
+def test_intervals_hold_over_all_steps_and_shorter_ones_would_be_noticed(
+    options: dict[str, Any], radius: Callable[..., float], parameters: tuple[float, ...], outside: float, noticed: float
+) -> None:
+    values, mean = draw(Scenario(n_agents=N, **options), 1, STEPS), options["means"][0]
+    radii = np.array([radius(n, *parameters) for n in range(1, STEPS + 1)])
+    assert share_ever_outside(values, mean, radii) <= allowed(outside)
+    assert share_ever_outside(values, mean, noticed * radii) > allowed(outside)
 
 
 def test_of_many_classes_the_two_closest_decide_the_separation_time() -> None:

@@ -17,13 +17,12 @@ import colme
 from colme import consensus
 from colme._core.edges import Intervals
 from colme.consensus import CLOCKS, START, clock_rate
-from colme.graphs import Graph, complete_graph, from_edges, gnp_random_graph, random_regular_graph
+from colme.graphs import Graph, complete_graph, gnp_random_graph, random_regular_graph
 from colme.methods import CColME, CLColME, World
 from colme.methods.c_colme import CState
 from colme.methods.consensus import ConsensusMethod
 from colme.metrics import OF_METHOD
 from colme.testing import Case
-from tests.support.recordings import recording_like_a_scenario
 
 modest = settings(deadline=None, max_examples=25)
 ALPHA = 0.7
@@ -178,14 +177,6 @@ def test_every_clock_has_words_where_one_looks_for_them() -> None:
         assert f'| `"{name}"`' in page and re.search(rf"^{name} +[a-z]", code, re.MULTILINE), name
 
 
-def test_constant_clock_never_changes() -> None:
-    driven = Driven("constant", complete_graph(4))
-    for t in range(1, 10):
-        driven.step(t, np.array([0.0, 0.0, 0.0, 10.0 * (t > 4)]))
-        assert {clock_rate(driven.clock, t, restart) for restart in driven.restarts} == {ALPHA}
-    assert driven.state.edges.isolated == 1
-
-
 @pytest.mark.parametrize("method", [colme.CLColME, colme.CColME])
 def test_pure_descent_tends_to_the_average_of_the_first_samples(method: Any) -> None:
     """alpha = 1: nothing pulls to the own mean, so later samples do not matter and y'Ly only falls."""
@@ -197,28 +188,6 @@ def test_pure_descent_tends_to_the_average_of_the_first_samples(method: Any) -> 
     own, other = (estimates[:, ends] for ends in graph.edges().T)
     energy = ((own - other) ** 2).sum(axis=1)
     assert (np.diff(energy) <= 0).all() and energy[0] > 10.0
-
-
-def line_with_a_stranger(length: int) -> tuple[Graph, NDArray[np.float64], NDArray[np.float64]]:
-    """Agents 0-1-...-length, and a stranger joined to agent 0 who will part: means before and after."""
-    graph = from_edges([(a, a + 1) for a in range(length)] + [(0, length + 1)])
-    before = np.zeros(length + 2)
-    after = before.copy()
-    after[-1] = 10.0
-    return graph, before, after
-
-
-@pytest.mark.parametrize("cut_at", [1, 2, 7])
-def test_gossip_travels_one_hop_a_step(cut_at: int) -> None:
-    length = 9
-    graph, before, after = line_with_a_stranger(length)
-    driven = Driven("gossip", graph)
-    for t in range(1, cut_at + length + 3):
-        driven.step(t, after if t >= cut_at else before)
-        news = max(cut_at, START)
-        for a in range(length + 1):
-            assert driven.restarts[a] == (news if t >= cut_at + a else START)
-        assert driven.restarts[-1] == (news if t >= cut_at else START)
 
 
 # Metropolis weights
@@ -274,41 +243,3 @@ def test_mended_weights_are_those_computed_from_scratch_and_doubly_stochastic(ex
         assert (np.diag(matrix) >= 1.0 / (left.degrees + 1.0) - 1e-6).all()  # so no entry is negative
     if graph.n_edges > 20:
         assert cuts >= 2
-
-
-def test_one_step_of_c_colme_is_the_matrix_equation() -> None:
-    """y(t) = (1 - alpha) X(t) + alpha W(t) y(t-1) with W from scratch, after cuts, to the rounding of a double."""
-    n = 90
-    rng = np.random.default_rng(3)
-    world = at_zero(n, np.float64)
-    state = CColME(gamma=0.1, clock="global").start(world, random_regular_graph(n, 8, rng=1))
-    center = np.where(np.arange(n) % 2, 3.0, 0.0)
-    cuts = 0
-    for t in range(1, 60):
-        world.t = t
-        world.mean += (center + rng.standard_normal(n) - world.mean) / t
-        previous = state.estimate.copy()
-        state.step(world)
-        cuts += state.edges.any_cut
-        if t == 1:
-            assert np.array_equal(state.estimate, world.mean)
-            continue
-        left = state.edges.graph()
-        alpha = clock_rate(state.restarts.clock, t, state.restarts.common)
-        expected = (1 - alpha) * world.mean + alpha * metropolis_matrix(left, np.float64) @ previous
-        expected = np.where(left.degrees == 0, world.mean, expected)
-        np.testing.assert_allclose(state.estimate, expected, rtol=0, atol=1e-13)
-    assert cuts > 5
-
-
-@modest
-@given(seed=st.integers(0, 2**16), n=st.integers(2, 90), p=st.floats(0.05, 0.9))
-def test_mass_is_conserved_on_any_graph(seed: int, n: int, p: float) -> None:
-    """Means that stay put and are never parted: the mean of all estimates stays put, isolated agents or not."""
-    values = np.random.default_rng(seed).normal(size=n)
-    graph = gnp_random_graph(n, p, rng=seed)
-    samples = recording_like_a_scenario(np.tile(values, (12, 1)), np.zeros(n, int))
-    for method in (colme.CColME(sigma=1e3), colme.CLColME(sigma=1e3), colme.CLColME(sigma=1e3, consensus="flow")):
-        trace = colme.simulate(method, samples, graph=graph, precision="double")
-        assert trace.final.estimate.mean() == pytest.approx(values.mean(), abs=1e-13)
-        assert trace.final.graph == graph

@@ -237,23 +237,13 @@ def test_ring_lattice_joins_each_agent_to_its_nearest(n: int, data: st.DataObjec
 
 
 @modest
-@given(st.integers(20, 120), st.data(), st.floats(0.0, 1.0), SEEDS)
+@given(st.one_of(st.integers(1, 40), st.integers(41, 120)), st.data(), st.floats(0.0, 1.0), SEEDS)
 def test_watts_strogatz_is_simple_and_moves_one_end_only(n: int, data: st.DataObject, p: float, seed: int) -> None:
-    degree = 2 * data.draw(st.integers(0, n // 10))
+    degree = 2 * data.draw(st.integers(0, (n - 1) // 2))
     graph = watts_strogatz_graph(n, degree, p, rng=seed)
     assert_simple(graph)
     assert graph.n_edges == n * degree // 2
     assert graph.degrees.min() >= degree // 2  # the end that stays is each agent's own
-
-
-@modest
-@given(st.integers(1, 40), st.data(), st.floats(0.0, 1.0), SEEDS)
-def test_watts_strogatz_moves_edges_of_dense_graphs_too(n: int, data: st.DataObject, p: float, seed: int) -> None:
-    degree = 2 * data.draw(st.integers((n + 3) // 4, (n - 1) // 2)) if n > 4 else 0
-    graph = watts_strogatz_graph(n, degree, p, rng=seed)
-    assert_simple(graph)
-    assert graph.n_edges == n * degree // 2
-    assert graph.degrees.min() >= degree // 2
 
 
 def test_a_place_that_an_edge_leaves_in_a_dense_small_world_can_be_taken_again() -> None:
@@ -266,14 +256,11 @@ def test_a_place_that_an_edge_leaves_in_a_dense_small_world_can_be_taken_again()
         assert graph.adjacency()[a, (a + 1) % n].sum() > n / 2
 
 
-@pytest.mark.parametrize(("n", "degree"), [(1, 0), (2, 0), (5, 2), (30, 6), (31, 30)])
-def test_watts_strogatz_that_moves_nothing_is_the_ring(n: int, degree: int) -> None:
-    assert watts_strogatz_graph(n, degree, 0.0, rng=0) == ring_lattice_graph(n, degree)
-
-
-@pytest.mark.parametrize(("n", "degree"), [(1, 0), (7, 0), (3, 2), (9, 8)])
-def test_watts_strogatz_without_room_to_move_stays_as_it_is(n: int, degree: int) -> None:
-    assert watts_strogatz_graph(n, degree, 1.0, rng=0) == ring_lattice_graph(n, degree)
+@pytest.mark.parametrize(
+    ("n", "degree", "p"), [(2, 0, 0.0), (5, 2, 0.0), (30, 6, 0.0), (1, 0, 1.0), (7, 0, 1.0), (3, 2, 1.0), (9, 8, 1.0)]
+)
+def test_watts_strogatz_that_moves_nothing_or_has_no_room_to_is_the_ring(n: int, degree: int, p: float) -> None:
+    assert watts_strogatz_graph(n, degree, p, rng=0) == ring_lattice_graph(n, degree)
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 10, 65])

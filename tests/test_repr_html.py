@@ -11,7 +11,6 @@ import msgspec
 import numpy as np
 import pytest
 
-import colme
 from colme import Census, CLColME, CollaborativeMean, Local, Scenario, simulate
 from colme.metrics import METRICS
 from colme.sim.trace import Traces
@@ -169,13 +168,6 @@ def test_a_model_shows_how_much_it_has_learned_and_some_agents() -> None:
     page = Fragment(model._repr_html_())
     assert page.texts[:2] == ["CollaborativeMean(Local())", "12 agents, 1,200 samples, trust 1."]
     assert page.tags.count("tr") == 11 and page.texts[-1].startswith("The first 10 agents")
-
-
-def test_the_repr_of_a_model_of_many_agents_is_small() -> None:
-    model = colme.CollaborativeMean()
-    agent = np.arange(300_000) % 100_000
-    model.learn_many(agent=agent, value=agent % 2 + np.random.default_rng(0).normal(size=len(agent)))
-    assert_inert(model._repr_html_())
 
 
 def test_every_text_is_escaped() -> None:

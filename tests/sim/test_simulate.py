@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 
 import colme
 from benchmarks.workloads import bytes_of
-from colme.errors import GraphError, MethodError, RunError
 from colme.graphs import gnp_random_graph, random_regular_graph, ring_lattice_graph
 from colme.methods import Method
 from colme.metrics import METRICS
@@ -199,15 +198,6 @@ def test_traces_repr_has_a_line_for_each() -> None:
 ], ids=str)  # fmt: skip
 def test_record_chooses_steps_and_adds_the_last(record: Any, wanted: list[int]) -> None:
     assert colme.simulate(colme.Local(), SCENARIO, steps=30, record=record).t.tolist() == wanted
-
-
-@pytest.mark.parametrize("record", ["log", 9, [3, 40, 77]])
-def test_recording_less_records_the_same_numbers(trace: colme.Trace, record: Any) -> None:
-    less = colme.simulate(colme.CLColME(delta=0.1), SCENARIO, degree=10, steps=80, seed=0, record=record)
-    assert len(less.t) < 80
-    for name in METRICS:
-        assert np.array_equal(getattr(less, name), getattr(trace, name)[less.t - 1], equal_nan=True), name
-    assert np.array_equal(less.final.estimate, trace.final.estimate)
 
 
 @pytest.mark.parametrize("n_steps", [1, 2, 3, 9, 10, 11, 99, 100, 101, 999, 1000, 12_345, 10**5])
@@ -425,51 +415,7 @@ def test_the_error_jumps_where_the_means_shift(method: Method) -> None:
     np.testing.assert_allclose(trace.mse[:60], before.mse, rtol=1e-3)
 
 
-# What goes wrong is said, and said before the work starts where it can be
-
-
-REFUSED: list[tuple[dict[str, Any], type, str]] = [
-    ({"method": []}, RunError, "a method or a list of them"),
-    ({"method": [colme.Local(), "cl-colme"]}, RunError, "a method or a list of them"),
-    ({"source": "scenario.toml"}, RunError, "come from a Scenario, a Recording or an array"),
-    ({"steps": 0}, RunError, "at least 1"),
-    ({"steps": 2.5}, RunError, "at least 1"),
-    ({"steps": True}, RunError, "at least 1"),
-    ({"steps": 2**31}, RunError, "at most 1,000,000,000"),
-    ({"source": np.zeros((5, 4)), "steps": 6}, RunError, "the recording has 5 steps"),
-    ({"seed": -1}, RunError, "seed=-1"),
-    ({"seeds": []}, RunError, "at least one seed"),
-    ({"seeds": [1, 2, 1]}, RunError, "each once"),
-    ({"tolerance": 0.0}, RunError, "tolerance=0.0"),
-    ({"precision": "singel"}, RunError, "'mixed', 'double'"),
-    ({"record": "al"}, RunError, "Did you mean 'all'"),
-    ({"record": 0}, RunError, "at least 1"),
-    ({"record": [0, 3]}, RunError, "outside 1..10"),
-    ({"record": [11]}, RunError, "outside 1..10"),
-    ({"record": []}, RunError, "outside 1..10"),
-    ({"degree": 4, "graph": ring_lattice_graph(40, 4)}, RunError, "Leave one out"),
-    ({"graph": ring_lattice_graph(12, 4)}, RunError, "the graph has 12 agents and the samples 40"),
-    ({"graph": lambda rng: "graph"}, RunError, "it must return a colme.Graph"),
-    ({"degree": 40}, GraphError, "Try degree=39"),
-    ({"method": colme.CLColME(delta=0.1), "source": np.zeros((5, 4)), "steps": 5}, MethodError, "sigma"),
-]
-
-
-@pytest.mark.parametrize(("changes", "error", "message"), REFUSED, ids=[message for *_, message in REFUSED])
-def test_what_cannot_run_is_refused_with_the_rule(changes: dict[str, Any], error: type, message: str) -> None:
-    arguments: dict[str, Any] = {"method": colme.Local(), "source": SCENARIO, "steps": 10} | changes
-    with pytest.raises(error, match=message):
-        colme.simulate(arguments.pop("method"), arguments.pop("source"), **arguments)
-
-
-@pytest.mark.parametrize("number", [np.float64, np.float32, np.int64])
-def test_numbers_of_numpy_are_numbers(number: type) -> None:
-    """As they come out of np.linspace or a table."""
-    one = number(1)
-    scenario = colme.Scenario(n_agents=6, means=[number(0), number(3)], sigma=one)
-    trace = colme.simulate(colme.CLColME(sigma=one), scenario, steps=4, tolerance=one, seed=int(one))
-    plain = colme.Scenario(n_agents=6, means=(0.0, 3.0), sigma=1.0)
-    assert_same_bits(trace, colme.simulate(colme.CLColME(sigma=1.0), plain, steps=4, tolerance=1.0, seed=1))
+# What goes wrong inside a run
 
 
 class Stumbles(colme.Local, frozen=True, tag="stumbles"):  # type: ignore[call-arg]

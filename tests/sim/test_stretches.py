@@ -99,22 +99,14 @@ def check(methods: list[Method], source: colme.Scenario | colme.Recording, preci
         assert_all_the_same(finished(run_of([method], source, **options)), [trace])
 
 
-@pytest.mark.parametrize("kind", [kind for kind in SOURCES if kind != "gaps"])
+@pytest.mark.parametrize("kind", [*SOURCES, "recording"])
 def test_steps_in_stretches_and_in_company_are_single_steps_alone(kind: str) -> None:
-    check(METHODS, SOURCES[kind])
+    check(CONSENSUS if kind in ("gaps", "recording") else METHODS, SOURCES.get(kind) or recording())
 
 
 @pytest.mark.parametrize("kind", ["two classes", "a scale each"])
 def test_steps_in_stretches_are_single_steps_in_double_precision(kind: str) -> None:
     check([*CONSENSUS, colme.CLColME(delta=0.3, clock="own")], SOURCES[kind], "double")
-
-
-def test_steps_in_stretches_are_single_steps_on_a_recording_with_a_scale_for_each_agent() -> None:
-    check(CONSENSUS, recording())
-
-
-def test_steps_with_gaps_are_single_steps_alone() -> None:
-    check(CONSENSUS, SOURCES["gaps"])
 
 
 def test_the_stretches_are_long_and_the_table_is_tightened_on_the_way() -> None:
@@ -167,5 +159,6 @@ def test_what_is_recorded_does_not_depend_on_what_else_is(record: Any) -> None:
     for run_through in (finished, stepped, lambda run: strolled(run, seed=2)):
         some = run_through(run_of(CONSENSUS, SOURCES["six classes"], **options, record=record))
         for few, all_ in zip(some, every, strict=True):
+            assert np.array_equal(few.final.estimate, all_.final.estimate)
             for name in ("mse", "error_rate", "wrong_edges", "isolated", "local_mse", "local_error_rate", "oracle_mse"):
                 assert np.array_equal(getattr(few, name), getattr(all_, name)[few.t - 1]), name
