@@ -60,7 +60,7 @@ def test_shrinkage_finds_the_prior() -> None:
     agents = AgentStatistics(y / n, 0.09 / n, n, Prior())
     fit = ConjugateShrinkage(variance="binomial").fit(agents)
     np.testing.assert_allclose(fit.estimate, (y + 3.0) / (n + 30.0), atol=0.004)
-    lower, upper = fit.interval(0.9, fit.error())
+    lower, upper = fit.interval(0.9)
     expected = stats.beta(y + 3.0, n - y + 27.0)
     np.testing.assert_allclose(lower, expected.ppf(0.05), atol=0.006)
     np.testing.assert_allclose(upper, expected.ppf(0.95), atol=0.006)
@@ -69,14 +69,14 @@ def test_shrinkage_finds_the_prior() -> None:
     fit = ConjugateShrinkage(variance="Poisson").fit(AgentStatistics(y / e, 1.0 / e, e, Prior()))
     np.testing.assert_allclose(fit.estimate, (y + 2.0) / (e + 2.0), atol=0.1)
     np.testing.assert_allclose(
-        fit.interval(0.9, fit.error())[0], stats.gamma(y + 2.0, scale=1.0 / (e + 2.0)).ppf(0.05), atol=0.1
+        fit.interval(0.9)[0], stats.gamma(y + 2.0, scale=1.0 / (e + 2.0)).ppf(0.05), atol=0.1
     )
 
 
 def test_local_intervals_are_those_of_jeffreys() -> None:
     n, y = np.array([10.0, 10.0, 4.0]), np.array([0.0, 10.0, 1.0])
     fit = ConjugateLocal(variance="binomial").fit(AgentStatistics(y / n, 0.1 / n, n, Prior()))
-    lower, upper = fit.interval(0.9, fit.error())
+    lower, upper = fit.interval(0.9)
     expected = stats.beta(y + 0.5, n - y + 0.5)
     np.testing.assert_allclose(lower, np.minimum(expected.ppf(0.05), y / n))
     np.testing.assert_allclose(upper, np.maximum(expected.ppf(0.95), y / n))

@@ -14,7 +14,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import secrets
 import tempfile
 import time
 from collections.abc import Iterator
@@ -131,7 +130,7 @@ def _not_writable(path: Path, refusal: Refusal) -> Iterator[None]:
 @contextlib.contextmanager
 def _replacing(target: Path, refusal: Refusal, mode: int = 0o666) -> Iterator[IO[bytes]]:
     """A new file that takes the place of the target at the end, or, after an error, is removed."""
-    temporary = target.with_name(f".{target.name}.{secrets.token_hex(8)}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.urandom(8).hex()}.tmp")
     with _not_writable(target, refusal):
         try:
             with open(temporary, "xb", opener=lambda path, flags: os.open(path, flags, mode)) as file:
