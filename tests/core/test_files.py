@@ -78,8 +78,8 @@ def test_temporary_names_cannot_be_guessed_and_links_are_not_followed(
     for _ in range(3):
         WRITERS[kind](path)
     assert len(set(used)) == 3 and victim.read_bytes() == b"precious"
-    monkeypatch.setattr("secrets.token_hex", lambda _: "guessed")  # even if a name were known
-    (tmp_path / ".file.guessed.tmp").symlink_to(victim)
+    monkeypatch.setattr("os.urandom", lambda _: b"guessed")  # even if a name were known
+    (tmp_path / f".file.{b'guessed'.hex()}.tmp").symlink_to(victim)
     with pytest.raises(ColmeError, match="File exists"):
         WRITERS[kind](path)
     assert victim.read_bytes() == b"precious"

@@ -68,9 +68,7 @@ def test_shrinkage_finds_the_prior() -> None:
     y = rng.poisson(rng.gamma(2.0, 0.5, 20_000) * e)
     fit = ConjugateShrinkage(variance="Poisson").fit(AgentStatistics(y / e, 1.0 / e, e, Prior()))
     np.testing.assert_allclose(fit.estimate, (y + 2.0) / (e + 2.0), atol=0.1)
-    np.testing.assert_allclose(
-        fit.interval(0.9)[0], stats.gamma(y + 2.0, scale=1.0 / (e + 2.0)).ppf(0.05), atol=0.1
-    )
+    np.testing.assert_allclose(fit.interval(0.9)[0], stats.gamma(y + 2.0, scale=1.0 / (e + 2.0)).ppf(0.05), atol=0.1)
 
 
 def test_local_intervals_are_those_of_jeffreys() -> None:
