@@ -162,7 +162,7 @@ def _round(number: float) -> str:
 def _figure(each: Drawing, number: int) -> str:
     rows = csv_of(each.table)
     link = f" (Numbers: figures/{each.name}.csv)"
-    if len(rows) < 2_000_000:
+    if len(rows) < 1_000_000:
         data = base64.b64encode(rows).decode()
         link = f' <a class="download" download="{each.name}.csv" href="data:text/csv;base64,{data}">numbers (CSV)</a>'
     return figure_html(each.figure, each.name, number, each.caption, f"{each.name}: {each.caption}", link)
