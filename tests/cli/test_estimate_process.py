@@ -91,7 +91,6 @@ def test_from_a_pipe_to_a_pipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "text", "code", "words"), [
-    (("-", "--agent", "senser", "--value", "celsius"), TABLE, 2, "Did you mean 'sensor'?"),
     (("-", *COLUMNS), TABLE + "s1,warm\n", 1, "celsius in row 121 of stdin is 'warm'"),
     (("-", *COLUMNS), "", 1, "stdin is empty"),
 ])  # fmt: skip
