@@ -12,7 +12,7 @@ from benchmarks.peers import jobs, results, tables
 from benchmarks.peers.estimators import NORMAL, PEERS, Estimates, Samples
 from benchmarks.peers.jobs import Job, Journal, Record, Versions
 from benchmarks.peers.page import page
-from benchmarks.peers.rows import number, ratio_words
+from benchmarks.peers.rows import ratio_words
 from benchmarks.peers.trials import Compared, Trial, difference, ratio, trial_of, verdict
 from colme.data.read.table import read_table
 
@@ -206,22 +206,6 @@ def test_cells_compare_the_same_draws() -> None:
     assert entry.difference == pytest.approx((3.0 + 2.0 - 1.0 - 2.0) / 4.0)  # colme on seeds 0 and 1 only
     assert entry.seeds == 2
     assert cell.peers["colme"].ratio == pytest.approx(1.0)
-
-
-@pytest.mark.parametrize(
-    ("value", "words"),
-    [
-        (0.0814, ".081"),
-        (-0.5, "-.500"),
-        (1.234, "1.23"),
-        (12.34, "12.3"),
-        (865.01, "865"),
-        (0.997, ".997"),
-        (0.9996, "1.00"),
-    ],
-)
-def test_numbers_are_written_short(value: float, words: str) -> None:
-    assert number(value) == words
 
 
 def test_the_page_is_that_of_the_results() -> None:

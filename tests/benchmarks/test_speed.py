@@ -34,25 +34,9 @@ def made(processor: str, day: str, version: str = "0.12.0", **rows: float) -> Re
 # goals
 
 
-@pytest.mark.parametrize(
-    ("row", "value", "words", "met"),
-    [
-        ("census", 81.0, "81.0 ns", "below"),
-        ("census", 79.96, "80.0 ns", "floor"),
-        ("census_large", 299.0, "299 ns", "aim"),
-        ("huge_memory", 130.0, "130 B", "floor"),
-        ("estimate_cold", 5.0, "5.00 s", "aim"),
-        ("online_rate", 0.5e6, "0.50 M events/s", "floor"),
-        ("online_rate", 0.49e6, "0.49 M events/s", "below"),
-        ("roofline_1e6", 0.79, "79 %", "below"),
-        ("census_bare", 1.0, "1.00 ns", ""),
-        ("online_dict_one", 0.0234, "0.023x", ""),
-    ],
-)
-def test_a_number_is_told_with_its_unit_and_the_goal_that_it_meets(
-    row: str, value: float, words: str, met: str
-) -> None:
-    assert (GOALS[row].words(value), GOALS[row].met(value)) == (words, met)
+def test_a_goal_is_met_by_the_number_that_is_printed() -> None:
+    assert (GOALS["census"].words(79.96), GOALS["census"].met(79.96)) == ("80.0 ns", "floor")
+    assert (GOALS["online_rate"].met(0.5e6), GOALS["online_rate"].met(0.49e6)) == ("floor", "below")
 
 
 def test_every_row_is_measured_by_one_part() -> None:

@@ -9,10 +9,8 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-import time
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -28,7 +26,6 @@ from colme._core import jit
 from colme.cli import COMMANDS
 from colme.cli.fields import FieldOption, field_docs, parse_word
 from colme.cli.output import emit, say
-from colme.cli.parameters import SPARE_OF_RUNS
 from colme.lab import doctor
 from colme.lab.experiment import Experiment, shipped_experiments
 from colme.lab.figures import FIGURES
@@ -60,16 +57,6 @@ where.level = "edge"
 t = 10
 value = 0.5
 source = "nowhere"
-"""
-LONG = """
-seeds = 2
-steps = 10_000_000
-record = "log"
-[scenario]
-n_agents = 100
-means = [0.0, 1.0]
-[[methods]]
-method = "cl-colme"
 """
 HEAVY = ("numpy", "numba", "rich", "xarray", "pandas", "matplotlib", "pyarrow", "joblib", "scipy", "networkx")
 
@@ -171,10 +158,6 @@ def planned(call: Calls, path: Path, *flags: str) -> list[dict[str, Any]]:
     code, out, err = call("run", path, "--dry-run", "--format", "json", *flags)
     assert code == 0, err
     return rows_of(out)
-
-
-def test_narrow_tables_of_runs_spare_every_field_but_those_of_the_graph() -> None:
-    assert set(Setup.__struct_fields__) - set(SPARE_OF_RUNS) == {"degree", "graph"}
 
 
 def test_commas_are_a_sweep_and_so_is_a_flag_given_again(call: Calls, small: Path) -> None:
@@ -346,7 +329,9 @@ def test_plot_and_report_print_the_files_they_wrote(call: Calls, small: Path) ->
 
 def test_plot_of_no_such_figure_or_nothing_run_is_refused(call: Calls, small: Path) -> None:
     code, out, err = call("plot", small)
-    assert code == 1 and out == "" and "no finished run" in err and "colme run" in err
+    assert (
+        code == 1 and out == "" and err.startswith("Error: results/small has no finished run of small. Try: colme run")
+    )
     assert call("run", small, "-q", "-j", "1", "--seeds", "1")[0] == 0
     code, out, err = call("plot", "results/small", "msee")
     assert code != 0 and out == "" and "Did you mean 'mse'?" in err
@@ -481,7 +466,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
     "no such format": (["list", "methods", "--format", "xml"], r"'xml' is not one of 'table', 'json', 'csv'"),
     "nothing to list": (["list"], r"Missing argument"),
     "no runs to list": (["list", "runs"], r"Try: colme list runs cl_colme"),
-    "unstable": (["run", "cl_colme", "--step", "5", "--n-agents", "100", "--dry-run"], r"CL-colME: step=5"),
+    "unstable": (["run", "cl_colme", "--step", "5", "--n-agents", "100"], r"CL-colME: step=5 is not stable"),
     "no such shell": (["completion", "tcsh"], r"'tcsh' is not one of 'bash', 'zsh', 'fish'"),
     "no seeds": (
         ["simulate", "--seeds", "many"],
@@ -514,9 +499,8 @@ def test_wrong_usage_exits_with_2_one_sentence_and_no_data(case: str, call: Call
 def test_a_failure_exits_with_1_and_says_what_to_do(call: Calls, small: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     code, out, err = call("run", small, "--results", tmp_path / "file" / "below")
-    assert code == 1 and out == "" and re.search(r"^Error: cannot write in .*Choose another folder", err, re.M)
-    code, out, err = call("report", small)
-    assert code == 1 and out == "" and err.startswith("Error: ") and "no finished run" in err
+    said = r"^Error: cannot write in .*: Not a directory\. Choose another .* --results\.$"
+    assert code == 1 and out == "" and re.search(said, err, re.M)
     code, out, err = call("run", small, "--backend", "dask")
     assert code == 1 and out == "" and re.search(r"Error: backend='dask' needs .*\. Try", err)
     assert call("run", small, "--checkpoint-every", "-1")[0] in (1, 2)
@@ -535,27 +519,6 @@ def test_a_traceback_only_with_debug(tmp_path: Path, monkeypatch: pytest.MonkeyP
         with pytest.raises(colme.errors.ExperimentError):
             cli.main(arguments)
         monkeypatch.setenv("COLME_DEBUG", "1")
-
-
-def test_an_interrupt_exits_with_130_says_how_to_go_on_and_leaves_no_traceback(tmp_path: Path) -> None:
-    (tmp_path / "long.toml").write_text(LONG)
-    command = [sys.executable, "-m", "colme", "run", "long.toml", "-j", "1"]
-    with subprocess.Popen(
-        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    ) as running:
-        try:
-            deadline = time.monotonic() + 60
-            while not list(tmp_path.glob("results/long/work/*/progress")) and time.monotonic() < deadline:
-                assert running.poll() is None, running.communicate()
-                time.sleep(0.05)
-            running.send_signal(signal.SIGINT)
-            out, err = running.communicate(timeout=30)
-        finally:
-            running.kill()
-    assert running.returncode == 130 and out == "" and "Traceback" not in err
-    assert re.search(r"^Interrupted: 2 of 2 runs are left\. Run the same command to continue\.$", err, re.M), err
-    assert not list((tmp_path / "results" / "long" / "runs").iterdir())
-    assert list(tmp_path.glob("results/long/work/*/checkpoint.npz"))
 
 
 def test_a_reader_who_has_read_enough_is_no_failure_worth_a_word() -> None:

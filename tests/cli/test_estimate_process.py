@@ -46,6 +46,9 @@ def test_a_table_becomes_every_kind_of_file(tmp_path: Path) -> None:
     assert [float(row["estimate"]) for row in rows] == [row["estimate"] for row in agents]
     assert "Collaboration helps" in done.stderr and "2 groups" in done.stderr and "Traceback" not in done.stderr
     assert all(name in done.stderr for name in names)
+    page = (tmp_path / "o.html").read_text()
+    assert "celsius by sensor" in page and "colme estimate readings.csv --agent sensor --value celsius" in page
+    assert (tmp_path / "o.svg").read_text().startswith("<?xml")
 
 
 def test_names_that_are_formulas_are_kept_unless_spreadsheets_are_meant(tmp_path: Path) -> None:
@@ -88,7 +91,6 @@ def test_from_a_pipe_to_a_pipe(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "text", "code", "words"), [
-    (("-", "--agent", "senser", "--value", "celsius"), TABLE, 2, "Did you mean 'sensor'?"),
     (("-", *COLUMNS), TABLE + "s1,warm\n", 1, "celsius in row 121 of stdin is 'warm'"),
     (("-", *COLUMNS), "", 1, "stdin is empty"),
 ])  # fmt: skip

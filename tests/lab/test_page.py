@@ -7,7 +7,6 @@ import html
 import io
 import re
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +15,10 @@ import pytest
 
 from colme import lab
 from colme.lab.experiment_page import html_of, write_report
-from colme.lab.figures import draw, subject_of
+from colme.lab.figures import Subject, draw, subject_of
 from colme.lab.rows import final_rows
 from colme.methods import skeleton
-from tests.support.browser import chromium, complaints, requests_of, resize, until
+from tests.support.browser import complaints, requests_of, resize, until
 
 EXPERIMENT: dict[str, Any] = {
     "title": "A <small> experiment & its page",
@@ -48,16 +47,17 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "experiment"
 
 
+def subject_with(folder: Path, methods: list[dict[str, Any]], **keys: Any) -> Subject:
+    """The experiment with other methods and keys, after few steps of one seed."""
+    table = EXPERIMENT | {"seeds": 1, "steps": 30, "expected": [], "methods": methods} | keys
+    lab.run(table, results=folder, jobs=1)
+    return subject_of(folder / "experiment")
+
+
 @pytest.fixture(scope="module")
 def report(results: Path) -> Path:
     page, _ = write_report(subject_of(results))
     return page
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("browser")) as session:
-        yield session
 
 
 def test_the_page_asks_for_nothing_but_itself(browser: Any, report: Path) -> None:
@@ -175,26 +175,15 @@ def test_a_figure_that_cannot_be_drawn_is_left_out_with_a_reason(results: Path) 
 
 
 def test_pictures_show_the_graph_that_was_asked_for(tmp_path: Path) -> None:
-    ring = EXPERIMENT | {"seeds": 1, "steps": 30, "expected": [], "graph": "ring", "degree": 4}
-    ring["methods"] = [{"method": "cl-colme"}]
-    lab.run(ring, results=tmp_path, jobs=1)
-    subject = subject_of(tmp_path / "experiment")
-    (drawing,), _ = draw(subject, ("graph",))
+    (drawing,), _ = draw(subject_with(tmp_path, [{"method": "cl-colme"}], graph="ring", degree=4), ("graph",))
     apart = (drawing.table["a"] - drawing.table["b"]).abs()
     assert set(apart.where(apart < 40, 80 - apart)) == {1, 2}, "on a ring of 80, neighbors are one or two places away"
     assert "Shown: CL-colME, seed 0." in drawing.caption
 
 
 def test_a_dollar_is_a_dollar(tmp_path: Path) -> None:
-    table = EXPERIMENT | {
-        "title": "100% $\\foo{$ x",
-        "seeds": 1,
-        "steps": 10,
-        "expected": [],
-        "figures": ["mse", "time"],
-    }
-    table["methods"] = [{"method": "cl-colme", "label": "$a$ $\\b{"}, {"method": "local"}]
-    lab.run(table, results=tmp_path, jobs=1)
+    methods = [{"method": "cl-colme", "label": "$a$ $\\b{"}, {"method": "local"}]
+    subject_with(tmp_path, methods, title="100% $\\foo{$ x", figures=["mse", "time"])
     assert lab.report(tmp_path / "experiment").exists()
 
 
@@ -236,12 +225,8 @@ def test_the_headline_says_where_collaboration_does_not_help(results: Path) -> N
 
 
 def test_too_many_lines_for_one_plot_become_panels(tmp_path: Path) -> None:
-    many = EXPERIMENT | {"seeds": 1, "steps": 20, "expected": []}
-    many["methods"] = [
-        {"method": "cl-colme", "delta": [0.01, 0.1, 0.2], "level": ["agent", "edge"], "step": [0.05, 0.1]}
-    ]
-    lab.run(many, results=tmp_path, jobs=1)
-    (drawing,), _ = draw(subject_of(tmp_path / "experiment"), ("mse",))
+    swept = {"method": "cl-colme", "delta": [0.01, 0.1, 0.2], "level": ["agent", "edge"], "step": [0.05, 0.1]}
+    (drawing,), _ = draw(subject_with(tmp_path, [swept], steps=20), ("mse",))
     panels = drawing.figure.get_axes()
     assert [panel.get_title(loc="left") for panel in panels] == ["delta 0.01", "delta 0.1", "delta 0.2"]
     assert all(len(panel.get_lines()) <= 6 for panel in panels)
@@ -269,10 +254,7 @@ def test_modules_are_among_what_is_needed_to_reproduce(tmp_path: Path) -> None:
 
 
 def test_figures_of_methods_that_cut_no_edges_say_so(tmp_path: Path) -> None:
-    small = EXPERIMENT | {"seeds": 1, "steps": 30, "expected": []}
-    small["methods"] = [{"method": "census"}, {"method": "local"}]
-    lab.run(small, results=tmp_path, jobs=1)
-    subject = subject_of(tmp_path / "experiment")
+    subject = subject_with(tmp_path, [{"method": "census"}, {"method": "local"}])
     (edges, graph, relative), failed = draw(subject, ("wrong_edges", "graph", "relative"))
     assert not failed
     assert "methods that cut no edges (census): the share whose two agents are put into one group" in edges.caption

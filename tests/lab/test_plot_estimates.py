@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -28,7 +27,6 @@ from colme.lab.plots.estimates import (
     estimates_table,
     plot_estimates,
 )
-from tests.support.browser import chromium
 from tests.support.made_results import made_result
 
 NASTY = "<script>alert('x')</script> & $\\alpha$ \"q\""
@@ -224,12 +222,6 @@ def test_a_long_table_shows_some_and_says_so(tmp_path: Path) -> None:
     page = path.read_text()
     assert "<h1>A title</h1>" in page and f"{MOST:,} of {n:,} agents: those with rare flags" in page
     assert Parsed(page).rows == MOST + 1 + 3 and len(page) < 3_000_000
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("browser")) as session:
-        yield session
 
 
 def test_agents_can_be_searched_and_sorted(browser: Any, tmp_path: Path) -> None:

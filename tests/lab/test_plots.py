@@ -212,11 +212,19 @@ GRAPH = random_regular_graph(80, 4, rng=0)
 
 
 @pytest.mark.parametrize("name", FIGURES)
-def test_a_figure_has_labels_and_the_same_bytes_twice(
+def test_a_figure_has_labels_and_files_that_are_whole_and_the_same_every_time(
     name: str, data: xarray.Dataset, sizes: xarray.Dataset, tmp_path: Path
 ) -> None:
-    one, other = (plots.save(*FIGURES[name](data, sizes), tmp_path / each / name) for each in ("one", "other"))
-    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in other]
+    first = plots.save(*FIGURES[name](data, sizes), tmp_path / "one" / f"v1.{name}")
+    with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "none", "lines.linewidth": 9}):
+        ax, table = FIGURES[name](data, sizes)
+        again = plots.save(ax.figure, table, tmp_path / "other" / f"v1.{name}.svg")
+    assert [path.name for path in first] == [f"v1.{name}.{kind}" for kind in ("svg", "pdf", "csv")]
+    assert [(path.name, path.read_bytes()) for path in first] == [(path.name, path.read_bytes()) for path in again]
+    assert not list(tmp_path.rglob("*.tmp")) and b"CreationDate" not in first[1].read_bytes()
+    svg = first[0].read_text()
+    assert len(svg) < 300_000
+    assert set(re.findall(r'http[^"\s]*', svg)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
     _assert_readable(FIGURES[name](data, sizes)[0])
 
 
@@ -333,27 +341,6 @@ def test_stability_figure_shows_table_and_marks() -> None:
 # Files
 
 
-def _tables(data: xarray.Dataset, density: xarray.DataArray) -> list[tuple[Axes, Any]]:
-    return [(plots.plot_over_time(data, "mse"), plots.curves(data, "mse")), (plots.plot_density(density), density)]
-
-
-def test_files_are_the_same_every_time_and_whole(
-    data: xarray.Dataset, density: xarray.DataArray, tmp_path: Path
-) -> None:
-    first = [plots.save(ax, table, tmp_path / "a" / f"v1.{k}") for k, (ax, table) in enumerate(_tables(data, density))]
-    with matplotlib.rc_context({"font.size": 20, "svg.fonttype": "none", "lines.linewidth": 9}):
-        again = [plots.save(ax.figure, table, tmp_path / "b" / f"v1.{k}.svg") for k, (ax, table) in
-                 enumerate(_tables(data, density))]  # fmt: skip
-    for paths, others in zip(first, again, strict=True):
-        assert [path.suffix for path in paths] == [".svg", ".pdf", ".csv"]
-        for path, other in zip(paths, others, strict=True):
-            assert path.name == other.name and path.read_bytes() == other.read_bytes(), path.name
-    assert not list(tmp_path.rglob("*.tmp"))
-    svg = first[0][0].read_text()
-    assert len(svg) < 300_000 and b"CreationDate" not in first[0][1].read_bytes()
-    assert set(re.findall(r'http[^"\s]*', svg)) <= {"http://www.w3.org/1999/xlink", "http://www.w3.org/2000/svg"}
-
-
 def test_formulas_are_drawn_and_not_spelled_out() -> None:
     """A text with a formula must be parsed as one; $ in a user's label is a dollar, which another test shows."""
     graph = random_regular_graph(60, 4, rng=0)
@@ -399,8 +386,9 @@ def test_numbers_come_back_from_csv(data: xarray.Dataset, density: xarray.DataAr
     table = plots.curves(data, "mse")
     path = plots.save(plots.plot_over_time(data, "mse"), table, tmp_path / "mse")[2]
     pd.testing.assert_frame_equal(pd.read_csv(path), table, check_dtype=False, check_exact=True)
-    path = plots.save(plots.plot_density(density), density, tmp_path / "density")[2]
-    back = pd.read_csv(path).set_index(["t", "value"])["density"].to_xarray()
+    one, again = (plots.save(plots.plot_density(density), density, tmp_path / each / "density") for each in "ab")
+    assert [path.read_bytes() for path in one] == [path.read_bytes() for path in again]
+    back = pd.read_csv(one[2]).set_index(["t", "value"])["density"].to_xarray()
     np.testing.assert_array_equal(back.values, density.values)
 
 
@@ -444,6 +432,7 @@ def test_the_users_style_and_pyplot_are_left_alone(data: xarray.Dataset) -> None
         (lambda d: plots.spectrum_table(random_regular_graph(2002, 3, rng=0)), "2002 agents.*at most 2000"),
         (lambda d: plots.plot_stability(from_edges([], n_agents=3)), "3 agents and no edge"),
         (lambda d: plots.separation(colme.CLColME(), colme.Scenario(n_agents=301, means=(0.0,))), "301.*at most 300"),
+        (lambda d: plots.plot_graph(plots.separation(colme.Local(), SCENARIO, steps=2), "during"), "when 'during'"),
         (lambda d: plots.plot_density(d["mse"]), "over \\(t, value\\)"),
         (lambda d: plots.save("figure", d, "x"), "'figure' is no figure"),
         (lambda d: plots.save(Figure(), [1], "x"), r"table=\[1\]"),
@@ -453,11 +442,6 @@ def test_the_users_style_and_pyplot_are_left_alone(data: xarray.Dataset) -> None
 def test_refusals_say_what_was_got(data: xarray.Dataset, ask: Any, said: str) -> None:
     with pytest.raises(ColmeError, match=said):
         ask(data)
-
-
-def test_wrong_picture_is_refused(picture: plots.Separation) -> None:
-    with pytest.raises(ColmeError, match="unknown when 'during'"):
-        plots.plot_graph(picture, "during")
 
 
 def test_long_titles_are_wrapped_in_a_narrow_figure(data: xarray.Dataset) -> None:

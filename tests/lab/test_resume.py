@@ -22,6 +22,7 @@ from colme.errors import RunError
 from colme.lab.experiment import Experiment
 from colme.lab.runs.runner import make_plan
 from colme.lab.runs.store import RunStore
+from tests.support.live_viewer import wait_until
 from tests.support.napping import SLOW
 from tests.support.power_cut import fail_at
 
@@ -65,10 +66,11 @@ class Sweep:
 
     def __init__(self, file: Path, results: Path, *flags: str, nap: float):
         self.words_file = results / f"words-{time.monotonic_ns()}"
-        with open(self.words_file, "w") as words:
+        self.data_file = self.words_file.with_suffix(".data")
+        with open(self.words_file, "w") as words, open(self.data_file, "w") as data:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "colme", "run", str(file), "--results", str(results), "-q", *flags],
-                stdout=subprocess.DEVNULL, stderr=words, start_new_session=True, env={**os.environ, "NAP": str(nap)},
+                stdout=data, stderr=words, start_new_session=True, env={**os.environ, "NAP": str(nap)},
             )  # fmt: skip
 
     def send(self, signal_number: int, to: str) -> None:
@@ -106,13 +108,6 @@ def start(sweep: Path, tmp_path: Path) -> Iterator[Callable[..., Sweep]]:
     yield start
     for each in started:
         each.clean_up()
-
-
-def wait_until(condition: Callable[[], Any], seconds: float = 60.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it takes too long"
-        time.sleep(0.01)
 
 
 def traces_of_progress(results: Path) -> dict[str, float]:
@@ -198,32 +193,32 @@ def test_orphaned_workers_end_and_do_not_disturb_the_next_sweep(
     wait_until(lambda: not orphaned.members())
 
 
-def wait_for_slow_runs(sweep: Path, results: Path) -> None:
-    """Until two of them say how far they are."""
+def wait_for_slow_runs(sweep: Path, results: Path, n_runs: int = 2) -> None:
+    """Until so many of them say how far they are."""
     slow = {each.name for each in Experiment.read(sweep).planned if each.label == "slow"}
-    wait_until(lambda: len(slow & RunStore(results / "sweep").steps_done().keys()) == 2)
+    wait_until(lambda: len(slow & RunStore(results / "sweep").steps_done().keys()) == n_runs)
 
 
 # Ctrl-C
 
 
-@pytest.mark.parametrize("to", ["group", pytest.param("main", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(("to", "jobs"), [("main", 1), ("group", 2), pytest.param("main", 2, marks=pytest.mark.slow)])
 def test_ctrl_c_keeps_what_is_done_and_saves_what_is_going_on(
-    sweep: Path, undisturbed: Path, tmp_path: Path, start: Callable[..., Sweep], to: str
+    sweep: Path, undisturbed: Path, tmp_path: Path, start: Callable[..., Sweep], to: str, jobs: int
 ) -> None:
-    going = start("-j", "2", "--seeds", "2")
-    wait_for_slow_runs(sweep, tmp_path)
+    going = start("-j", str(jobs), "--seeds", "2")
+    wait_for_slow_runs(sweep, tmp_path, jobs)
     going.send(signal.SIGINT, to)
     assert going.end() == 130
     left = len(make_plan(Experiment.read(sweep, {"seeds": 2}), results=tmp_path).missing)
     assert f"Interrupted: {left} of 4 runs are left. Run the same command to continue." in going.words.splitlines()
-    assert left >= 2 and "Traceback" not in going.words
+    assert left >= 2 and "Traceback" not in going.words and going.data_file.read_text() == ""
     wait_until(lambda: not going.members())
     assert_nothing_is_torn(tmp_path, sweep)
     finished = {each.name for each in (tmp_path / "sweep" / "runs").iterdir()}
     before = {name: (tmp_path / "sweep" / "runs" / name / "run.json").read_bytes() for name in finished}
     saved = {each.parent.name: step_of(each) for each in (tmp_path / "sweep" / "work").glob("*/checkpoint.npz")}
-    assert len(saved) == 2 and all(0 < step < STEPS for step in saved.values())
+    assert len(saved) == jobs and all(0 < step < STEPS for step in saved.values())
     assert [each.name for each in (tmp_path / "sweep" / "work").iterdir() if each.is_file()] == []
     lab.run(Experiment.read(sweep, {"seeds": 2}), results=tmp_path, backend="threading", jobs=4)
     assert_same_runs(tmp_path, undisturbed, 4)

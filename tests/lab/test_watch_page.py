@@ -11,15 +11,9 @@ from colme.lab.quick import flags_experiment
 from colme.lab.watch import WatchSession, watched_run
 from colme.live.broadcast import Broadcast
 from colme.live.server import LiveServer
-from tests.support.browser import chromium, complaints, requests_of, until
+from tests.support.browser import complaints, requests_of, until
 
 VIEW = "const view = document.querySelector('.colme-live')?.colme;"
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("browser")) as session:
-        yield session
 
 
 @pytest.fixture

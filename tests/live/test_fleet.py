@@ -196,13 +196,6 @@ def test_of_two_answers_for_one_name_the_first_counts() -> None:
     assert frame[1]["mean"].tolist() == [2.0] and frame[1]["state"].tolist() == [1]
 
 
-def test_a_note_is_sent_once_before_the_frame() -> None:
-    watched = Watched(ann=status())
-    watched.feed.notes.append("three bad lines.")
-    assert [head["kind"] for head, _ in watched.poll()] == ["start", "note", "frame"]
-    assert [head["kind"] for head, _ in watched.poll()] == ["frame"]
-
-
 def test_names_of_peers_are_short_text() -> None:
     watched = Watched(ann=status(0.0, [{"name": name, "fresh": True} for name in HOSTILE], HOSTILE))
     names = watched.poll()[0][0]["names"]

@@ -102,7 +102,7 @@ def listening(path: Path, answer: Callable[[socket.socket], None]) -> Iterator[N
 
 
 @contextlib.contextmanager
-def piped() -> Iterator[tuple[ReportReader, Callable[[bytes], None], Callable[[], None]]]:
+def piped(**options: Any) -> Iterator[tuple[ReportReader, Callable[[bytes], None], Callable[[], None]]]:
     """A reader of a pipe, and how to write to it and to end it."""
     out, into = os.pipe()
     opened = [into]
@@ -111,7 +111,7 @@ def piped() -> Iterator[tuple[ReportReader, Callable[[bytes], None], Callable[[]
         os.close(opened.pop())
 
     try:
-        with contextlib.closing(ReportReader(out)) as reader:
+        with contextlib.closing(ReportReader(out, **options)) as reader:
             yield reader, lambda data: _write(into, data, reader), end
     finally:
         for descriptor in (*opened, out):
@@ -197,20 +197,17 @@ def test_names_of_local_agents_belong_to_their_gateway() -> None:
 
 def test_an_agent_that_has_not_reported_for_long_is_silent() -> None:
     now = [0.0]
-    out, into = os.pipe()
-    with contextlib.closing(ReportReader(out, clock=lambda: now[0])) as reader:
-        _write(into, line("ann"), reader)
+    with piped(clock=lambda: now[0]) as (reader, write, _):
+        write(line("ann"))
         reader()
         now[0] = 60.0  # a gateway reports once a minute
         assert means(reader()) == {"ann": 1.0} and reader()[0].age == 60.0
-        _write(into, line("ann", 2.0), reader)
+        write(line("ann", 2.0))
         assert means(reader()) == {"ann": 2.0}
         now[0] = 230.0
         assert means(reader()) == {"ann": 2.0}
         now[0] = 250.0
         assert means(reader()) == {"ann": None}
-    for descriptor in (out, into):
-        os.close(descriptor)
 
 
 # The command

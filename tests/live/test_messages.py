@@ -47,8 +47,3 @@ def test_a_message_survives_its_bytes() -> None:
 @given(st.lists(st.binary(max_size=40)))
 def test_a_recording_is_its_messages(messages: list[bytes]) -> None:
     assert list(split(join(messages))) == messages
-
-
-def test_codes_of_one_number_are_that_number() -> None:
-    assert from_codes(to_codes([4.2, 4.2])).tolist() == [4.2, 4.2]
-    assert np.isnan(from_codes(to_codes([np.nan]))).all() and len(from_codes(to_codes([]))) == 0

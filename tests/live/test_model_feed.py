@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -21,10 +20,9 @@ from colme.live.model_feed import ModelFeed
 from colme.live.widget import LiveWidget
 from tests.online.test_model import two_classes
 from tests.support.live_messages import messages_in, unpack
+from tests.support.live_viewer import PATIENCE, wait_until
 
 Message = tuple[dict[str, Any], dict[str, Any]]
-LONGEST = 60.0
-"""Seconds in which a thread must have done what is waited for."""
 
 
 @pytest.fixture(autouse=True)
@@ -35,13 +33,6 @@ def renderer(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def news_of(feed: ModelFeed) -> list[Message]:
     return [unpack(message) for message in feed.news()]
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    limit = time.monotonic() + LONGEST
-    while not condition():
-        assert time.monotonic() < limit, "it did not happen"
-        time.sleep(0.005)
 
 
 def learned(method: Any = None, n_agents: int = 30, n: int = 900, **options: Any) -> CollaborativeMean:
@@ -210,7 +201,7 @@ def test_a_widget_follows_the_model_while_it_learns(followed: tuple[Collaborativ
     assert widget.height == 500 and last_t(widget) == 900
     for k in range(3):
         model.learn_one("more", float(k))
-        wait_for(lambda: last_t(widget) == model.n_samples)
+        wait_until(lambda: last_t(widget) == model.n_samples)
     assert times_in(widget) == sorted(set(times_in(widget)))
 
 
@@ -228,7 +219,7 @@ def test_the_thread_ends_when_the_widget_is_closed_or_the_model_is_gone() -> Non
             widget.close()
         del model
         gc.collect()
-        mine.join(LONGEST)
+        mine.join(PATIENCE)
         assert not mine.is_alive()
         assert close or head_of(messages_in(widget.recording)[-1])["kind"] == "end"
         widget.close()
@@ -243,7 +234,7 @@ def test_an_error_ends_the_view_with_a_note(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(model, "first_agents", fail)
     model.learn_one(3, 1.0)
-    wait_for(lambda: head_of(widget.messages[-1])["kind"] == "end")
+    wait_until(lambda: head_of(widget.messages[-1])["kind"] == "end")
     assert head_of(widget.messages[-2])["text"] == "The view has stopped: broken."
     widget.close()
 
@@ -252,15 +243,3 @@ def test_an_error_ends_the_view_with_a_note(monkeypatch: pytest.MonkeyPatch) -> 
 def test_an_impossible_interval_is_refused(every: Any) -> None:
     with pytest.raises(ColmeError, match=r"every=.*Try every=0.5"):
         CollaborativeMean().live(every=every)
-
-
-def test_the_first_agents_are_those_of_to_columns() -> None:
-    model = learned(CLColME(sigma=1.0))
-    first, columns = model.first_agents(12), model.to_columns()
-    assert first.n_agents == 30 and first.n_samples == 900
-    for name, values in columns.items():
-        np.testing.assert_array_equal(first.columns[name], values[:12], err_msg=name)
-    assert first.edges is not None
-    rows = {frozenset((columns["agent"][a], columns["agent"][b])) for a, b in first.edges}
-    here = columns["agent"][:12]
-    assert rows == {frozenset((a, b)) for a in here for b in model.neighbors(a) if b in here}

@@ -16,7 +16,7 @@ import colme
 from colme.live.messages import end, pack, to_codes
 from colme.live.page import asset, page, write_page
 from colme.live.simulation import frame_steps
-from tests.support.browser import chromium, complaints, requests_of, resize, until
+from tests.support.browser import complaints, requests_of, resize, until
 from tests.support.live_messages import feed_of, split
 
 SCENARIO = colme.Scenario(n_agents=300, means=(0.0, 1.0), sigma=0.7)
@@ -35,12 +35,6 @@ COLUMNS = {  # frame k, panel 0: what the renderer makes of the codes
     "estimate": "view.film.frames[k].panels[0].estimate",
     "mean": "view.film.frames[k].columns.mean",
 }
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("browser")) as session:
-        yield session
 
 
 def opened(browser: Any, path: Path, n_frames: int | None = None) -> None:

@@ -61,14 +61,6 @@ def test_frames_are_moments_of_the_trace(method: Method, skip_rate: float) -> No
                 assert np.allclose(found[known], exact[known], atol=np.ptp(exact[known]) / 254)
 
 
-def test_two_methods_see_the_same_samples() -> None:
-    both = feed_of([colme.CLColME(), colme.Local()], SCENARIO, 30, 5, seed=2, degree=4)
-    frames = frames_of(both)
-    for head, columns in frames:
-        assert np.array_equal(columns["1/estimate"], columns["mean"])
-        assert head["panels"][0]["metrics"]["local_mse"] == head["panels"][1]["metrics"]["mse"]
-
-
 def test_your_own_samples_can_be_shown() -> None:
     samples = np.random.default_rng(0).normal(5.0, 1.0, (30, 40))
     feed = feed_of([colme.CLColME(sigma=1.0)], colme.Recording(samples), 30, 4)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,7 +15,7 @@ from colme.live.messages import end, note, pack
 from colme.live.page import asset
 from colme.live.server import LiveServer
 from colme.live.simulation import SimulationFeed
-from tests.support.browser import chromium, complaints, requests_of, resize, until
+from tests.support.browser import complaints, requests_of, resize, until
 from tests.support.live_messages import feed_of
 
 VIEW = "const view = document.querySelector('.colme-live').colme;"
@@ -26,11 +25,9 @@ HOSTILE = "</script><img src=x onerror=document.body.innerHTML='taken'>"
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("browser")) as session:
-        resize(session, 1280)
-        yield session
+@pytest.fixture(autouse=True)
+def desktop(browser: Any) -> None:
+    resize(browser, 1280)
 
 
 def feed(n_frames: int = 40) -> SimulationFeed:

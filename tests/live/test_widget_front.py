@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +11,7 @@ import pytest
 import colme
 from colme.live.page import asset, compressed
 from colme.live.simulation import frame_steps
-from tests.support.browser import chromium, complaints, requests_of, until
+from tests.support.browser import complaints, requests_of, until
 from tests.support.live_messages import feed_of
 
 MODEL = """
@@ -29,12 +28,6 @@ const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
 VIEW = "const view = window.root.firstChild.colme;"
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with chromium(tmp_path_factory.mktemp("browser")) as session:
-        yield session
 
 
 def test_a_view_in_a_notebook_shows_the_recording_then_what_comes(browser: Any, tmp_path: Path) -> None:

@@ -41,6 +41,12 @@ def chromium(folder: Path) -> Iterator[Any]:
         session.quit()
 
 
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with chromium(tmp_path_factory.mktemp("browser")) as session:
+        yield session
+
+
 def requests_of(browser: Any) -> list[str]:
     """The addresses that were asked for since the last call, but for pages of the browser itself."""
     events = [json.loads(entry["message"])["message"] for entry in browser.get_log("performance")]
