@@ -294,12 +294,21 @@ class _Measured:
         self.noise = measure_noise(self.folds, _sigma(every, options.sigma), ordered=every.forward, law=every.law)
         self.law = LAWS.get(every.law)
         self.label = None if every.label is None else every.label[self.present]
-        self.covariates, self.columns = _covariates(every, log_n=options.log_n)
-        scaled = None if self.columns is None else standardized(self.columns)
-        self.prior = Prior(every.label, scaled).select(self.present)
+        self._set_prior(log_n=options.log_n)
         successive = None if every.successive is None else every.successive[self.present]
         self.variance = judging_variances(self.moments, self.noise, successive)
         self.alone = self._alone(options)
+
+    def _set_prior(self, *, log_n: bool) -> None:
+        self.covariates, self.columns = _covariates(self.every, log_n=log_n)
+        scaled = None if self.columns is None else standardized(self.columns)
+        self.prior = Prior(self.every.label, scaled).select(self.present)
+
+    def with_log_n(self) -> _Measured:
+        """The same with the logarithm of the counts as one more covariate."""
+        other = copy.copy(self)
+        other._set_prior(log_n=True)
+        return other._judged_like(self)
 
     def with_covariates(self, some: Integers) -> _Measured:
         """The same with some of the covariates."""
@@ -307,9 +316,19 @@ class _Measured:
         other.covariates = tuple(self.covariates[k] for k in some)
         other.columns = None if self.columns is None or not len(some) else self.columns[:, some]
         other.prior = self.prior.with_columns(some)
-        for name in ("validation", "statistics"):  # they depend on the prior
-            vars(other).pop(name, None)
-        return other
+        return other._judged_like(self)
+
+    def _judged_like(self, other: _Measured) -> _Measured:
+        """After another prior was set: in the splits of the other."""
+        vars(self).pop("statistics", None)  # it depends on the prior
+        self.validation = other.validation.with_prior(self.prior.select(self._judging))
+        return self
+
+    @property
+    def _judging(self) -> Mask:
+        """The agents of the cross-validation: every k-th, if there are very many."""
+        n = len(self.moments.n)
+        return np.arange(n) % (n // _VALIDATED + 1) == 0
 
     @functools.cached_property
     def statistics(self) -> dict[str, AgentStatistics]:
@@ -322,9 +341,7 @@ class _Measured:
 
     @functools.cached_property
     def validation(self) -> CrossValidation:
-        """The cross-validation, on every k-th agent if there are very many."""
-        n = len(self.moments.n)
-        used: Mask = np.arange(n) % (n // _VALIDATED + 1) == 0
+        used = self._judging
         return CrossValidation(self.folds.select(used), self.noise, self.prior.select(used), self.variance[used],
                                forward=self.every.forward)  # fmt: skip
 
@@ -390,7 +407,7 @@ def _with_covariates(measured: _Measured, options: EstimateOptions) -> _Measured
         return measured
     n, every = measured.moments.worth, measured
     if not options.log_n and np.ptp(n) > 0.0 and len(n) >= _COUNTED:
-        every = _Measured(measured.every, msgspec.structs.replace(options, log_n=True))
+        every = measured.with_log_n()
     if not every.covariates:
         return measured
     agents = measured.statistics[measured.noise.kinds[0]]

@@ -21,10 +21,12 @@ other agents add as much to the precision of an estimate as they did in training
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from msgspec.structs import replace
 
 from colme.data.fit import Candidate
 from colme.data.fit.conjugate import ConjugateLocal, ConjugateShrinkage, RateMixture
@@ -108,6 +110,8 @@ class _Split(NamedTuple):
     scored: Mask
     """Which of the agents in `train` have test samples."""
     test: FoldMoments
+    trained: Mask
+    """Which of all agents are in `train`."""
 
     @classmethod
     def of(cls, train: FoldMoments, test: FoldMoments, noise: Noise, prior: Prior) -> _Split:
@@ -115,7 +119,12 @@ class _Split(NamedTuple):
         scored = (test.n > 0)[agents]
         train, prior = train.select(agents), prior.select(agents)
         return cls(train, statistics_of(train, noise, prior), np.flatnonzero(agents)[scored], scored,
-                   test.select(agents & (test.n > 0)))  # fmt: skip
+                   test.select(agents & (test.n > 0)), agents)  # fmt: skip
+
+    def with_prior(self, prior: Prior) -> _Split:
+        some = prior.select(self.trained)
+        changed = {kind: replace(each, prior=some, cache={}) for kind, each in self.statistics.items()}
+        return self._replace(statistics=changed)
 
 
 class CrossValidation:
@@ -150,6 +159,12 @@ class CrossValidation:
             more = 1.0 - float(self._implied.mean()) / max(float(seen.mean()), 1e-300)
             if more > 0.0:
                 self._error, self._reference = seen, seen + more * noise_of_test
+
+    def with_prior(self, prior: Prior) -> CrossValidation:
+        """The same splits with another prior."""
+        other = copy.copy(self)
+        other.splits = [split.with_prior(prior) for split in self.splits]
+        return other
 
     def _averaged(
         self, values: Callable[[_Split], Floats], rows: int = 1, progress: Progress | None = None
