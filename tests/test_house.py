@@ -95,11 +95,11 @@ def test_version_is_in_the_changelog() -> None:
     assert f"## {colme.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-LIMITS = {"tokens": 323_309, "files": 209, "classes": 356}
+LIMITS = {"tokens": 323_517, "files": 209, "classes": 356}
 WALKS = {
     "simulate(CLColME)": (20, 160),
     "simulate(Census)": (25, 248),
-    "estimate": (30, 192),
+    "estimate": (30, 194),
     "learn_one": (17, 80),
     "tick": (16, 81),
     "colme run": (38, 289),
