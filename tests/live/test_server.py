@@ -342,3 +342,24 @@ def test_stopping_ends_the_streams_and_frees_the_port() -> None:
 def test_a_port_that_cannot_be_opened_is_refused_with_a_sentence(live: LiveServer) -> None:
     with pytest.raises(RunError, match=rf"port={live.port} cannot be opened: .*in use\. Choose another one"):
         LiveServer(Broadcast(), port=live.port)
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Origin": "http://127.0.0.1:{port}"}, 200),
+        ({"Origin": "http://localhost:{port}", "Sec_Fetch_Site": "same-origin"}, 200),
+        ({"Origin": "null", "Sec_Fetch_Site": "same-origin"}, 200),
+        ({"Origin": "null"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Origin": "https://127.0.0.1:{port}"}, 403),
+        ({"Origin": "http://127.0.0.1:1"}, 403),
+        ({"Origin": "http://127.0.0.1:{port}", "Sec_Fetch_Site": "cross-site"}, 403),
+    ],
+)
+def test_only_the_own_page_gives_commands(
+    live: LiveServer, control: Obedient, headers: dict[str, str], status: int
+) -> None:
+    given = {name: value.format(port=live.port) for name, value in headers.items()}
+    assert post(live.url, {"command": "pause"}, **given).status == status
+    assert len(control.commands) == (status == 200)

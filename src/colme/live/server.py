@@ -16,8 +16,8 @@ holds up nobody else; it is dropped when it does not take a message within ten s
 
 Other programs on this machine can reach the port, and so can pages of other sites, as far as the browser lets them.
 Hence the token, without which nothing is found; the check of Host, against names that were rebound to 127.0.0.1; the
-check of Content-Type, against forms of other sites; no CORS headers, so that scripts of other sites read nothing and
-send no JSON; and a Content-Security-Policy that lets the page load nothing from elsewhere.
+checks of Origin and Content-Type, against forms of other sites; no CORS headers, so that scripts of other sites read
+nothing; and a Content-Security-Policy that lets the page load nothing from elsewhere.
 """
 
 from __future__ import annotations
@@ -162,12 +162,16 @@ class _Handler(BaseHTTPRequestHandler):
         if not path.startswith("/") or not hmac.compare_digest(token.encode(), live.token.encode()):
             raise Refused(404, "there is nothing here: the address must have the token. Open the address as printed.")
         host = self.headers.get("Host", "")
-        if host.lower() not in (f"127.0.0.1:{live.port}", f"localhost:{live.port}"):
+        if host.lower() not in self._own_hosts():
             raise Refused(
                 403, f"the host {shorten(host)} is not this server: it must be 127.0.0.1:{live.port}. "
                 "Open the address as printed; a tunnel must have the same port at both ends.",
             )  # fmt: skip
         return name if slash else "/"
+
+    def _own_hosts(self) -> tuple[str, str]:
+        port = self.server.live.port
+        return f"127.0.0.1:{port}", f"localhost:{port}"
 
     def _get(self, name: str) -> None:
         if name == "frames":
@@ -183,6 +187,7 @@ class _Handler(BaseHTTPRequestHandler):
         control = self.server.live.control
         if name != "control" or control is None:
             raise Refused(404, "there is nothing to control here. Open the address as printed.")
+        self._check_origin()
         command = self._command()
         try:
             answer = control(command)
@@ -193,6 +198,14 @@ class _Handler(BaseHTTPRequestHandler):
         except Exception as error:
             raise Refused(500, f"{type(error).__name__}: {printable(error)}. This is a bug in colme.") from error
         self._send(200, "application/json", json.dumps(answer).encode())
+
+    def _check_origin(self) -> None:
+        """Refuse what pages of other sites send. Some browsers say `null` where the page sends no referrer; then
+        Sec-Fetch-Site, which scripts cannot set, must say that it is our own page."""
+        origin, site = self.headers.get("Origin"), self.headers.get("Sec-Fetch-Site")
+        own = origin is None or origin in [f"http://{host}" for host in self._own_hosts()]
+        if not (own or (origin == "null" and site == "same-origin")) or site not in (None, "same-origin", "none"):
+            raise Refused(403, f"the origin {shorten(origin)} is another page: commands come from this one alone.")
 
     def _command(self) -> dict[str, Any]:
         kind = self.headers.get_content_type()
