@@ -30,7 +30,7 @@ from tests.support.nodes import Fleet
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "src" / "colme"
 SOURCES = sorted(PACKAGE.rglob("*.py"))
-NUMBA_FREE = {"kernel", "slp_kernel", "helper", "equation", "overload", "intrinsic"}
+NUMBA_FREE = {"kernel", "slp_kernel", "helper", "inlined", "equation", "overload", "intrinsic"}
 
 
 @cache

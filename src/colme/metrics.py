@@ -143,9 +143,9 @@ def total(lanes):
 
 
 @helper
-def add_errors(pages, page, base, values, truth, first, size, tolerance):
-    """Add the errors of a chunk of agents from `base` on, values[:size] against truth[first:], to its page of `page`
-    agents; nothing where the truth is not known."""
+def add_errors(sums, values, truth, first, size, tolerance):
+    """Add the errors of a chunk of agents, values[:size] against truth[first:], to the sums of its page; nothing where
+    the truth is not known."""
     if truth.size == 0:
         return
     squares, beyond, present = lanes_like(values), 0, 0
@@ -158,10 +158,9 @@ def add_errors(pages, page, base, values, truth, first, size, tolerance):
             squares[lane] += error * error if there else 0.0
             beyond += 1 if abs(error) > tolerance else 0
             present += 1 if there else 0
-    k = base // u64(page)
-    pages[k, SQUARES] += total(squares)
-    pages[k, BEYOND] += beyond
-    pages[k, PRESENT] += present
+    sums[SQUARES] += total(squares)
+    sums[BEYOND] += beyond
+    sums[PRESENT] += present
 
 
 @helper
@@ -190,4 +189,4 @@ def sum_errors(estimate, truth, tolerance, page, pages):
     for chunk in range((n + u64(CHUNK - 1)) >> u64(10)):
         base = u64(chunk) << u64(10)
         size = min(u64(CHUNK), n - base)
-        add_errors(pages, page, base, estimate[base : base + size], truth, base, size, tolerance)
+        add_errors(pages[base // u64(page)], estimate[base : base + size], truth, base, size, tolerance)

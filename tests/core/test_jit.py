@@ -74,7 +74,7 @@ report(trace.final.estimate.tobytes().hex())
 
 KERNEL_FILES = ("_core/consensus_kernel.py", "_core/edges.py")
 """The files of the kernels that prune and average."""
-KINDS = {"kernel", "slp_kernel", "helper", "equation"}
+KINDS = {"kernel", "slp_kernel", "helper", "inlined", "equation"}
 
 ONE_KERNEL = """
 import numpy as np
@@ -224,16 +224,18 @@ def test_a_full_disk_costs_only_the_compilation(tmp_path: Path) -> None:
 
 def test_settings_of_numba_are_put_back(tmp_path: Path) -> None:
     code = """
-import numba, numpy as np
+import gc, numba, numpy as np
 from colme._core.jit import kernel, slp_kernel
-seen = lambda: [numba.config.CACHE_DIR, int(numba.config.SLP_VECTORIZE)]
+seen = lambda: [numba.config.CACHE_DIR, int(numba.config.SLP_VECTORIZE), gc.isenabled()]
 before = seen()
 import colme.gossip, colme.sim.run
 @slp_kernel
 def one(a):
     a[0] += 1.0
 one(np.zeros(2))
-report(before == seen())
+gc.disable()
+one(np.zeros(2, np.float32))
+report(before == seen()[:2] + [True] and not gc.isenabled())
 """
     assert python(code, COLME_CACHE_DIR=tmp_path)["result"] is True
 

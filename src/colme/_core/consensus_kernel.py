@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme._core.edges import CUT, ISOLATED, LOST, WRONG, block_of, bucket, check_candidates, slack_needed
-from colme._core.jit import CHUNK, LANES, add_eight, chunk_like, equation, helper, kernel, read_eight
+from colme._core.jit import CHUNK, LANES, add_eight, chunk_like, equation, helper, inlined, kernel, read_eight
 from colme.consensus import (
     START,
     add_pull,
@@ -189,7 +189,7 @@ def gossip_restarts(restarts, turn, latest, row_of, cut_now, t, mean, base, size
     return news
 
 
-@helper
+@inlined
 def average(table, how, clock, restarts, heard, spare, estimate, mean, t, common, turn, listen, target):
     """y <- (1 - alpha) X + alpha (y + step * pull) for every own agent, or X + sum of flows, in place; what is heard
     next goes to `spare`, and the errors to the pages of `target`.
@@ -242,7 +242,7 @@ def average(table, how, clock, restarts, heard, spare, estimate, mean, t, common
         for i in range(size):
             estimate[base + u64(i)] = new[i]
             spare[own_start + base + u64(i)] = new[i]
-        add_errors(target.pages, target.page, base, new, target.truth, base, size, target.tolerance)
+        add_errors(target.pages[base // u64(target.page)], new, target.truth, base, size, target.tolerance)
     return news
 
 

@@ -1,14 +1,15 @@
 """The only file that imports numba: it compiles kernels, caches them on disk, and replaces numba where it is missing.
 
-Four decorators cover the package:
+Five decorators cover the package:
 
 ``equation``  a tiny scalar function, written once. Python callers (a device's agent) run it as plain Python; kernels
               inline it. Both give the same bits because compiled code neither contracts nor reorders arithmetic.
 ``kernel``    a loop over arrays and scalars, compiled on first use, without the GIL, cached on disk.
 ``slp_kernel``  a kernel for which LLVM also turns straight-line code on neighboring numbers into vector instructions
               (superword-level parallelism, which numba leaves off). Worth it where a loop handles four columns at once.
-              Only Python calls it.
 ``helper``    a function that only kernels call; it becomes part of them.
+``inlined``   a long helper that is called at one place, compiled as if it were written there, not on its own first. It
+              must compile whichever of its arguments are None.
 
 The disk cache is numba's own, in a folder named after a hash of all files of ours that have kernels or equations:
 editing an equation in one file can never leave a kernel of another file computing the old formula. Such an edit, or
@@ -23,11 +24,11 @@ numba's message until the folder is deleted.
 from __future__ import annotations
 
 import functools
+import gc
 import os
 import shutil
 import sys
 import tempfile
-import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -55,7 +56,7 @@ if os.environ.get("COLME_NUMBA", "1") != "0":
         import numba
         from llvmlite import ir
         from numba import types
-        from numba.core import cgutils
+        from numba.core import cgutils, event
         from numba.extending import lower_builtin, overload, register_jitable, type_callable
 
         HAVE_NUMBA = True
@@ -200,8 +201,9 @@ def at(value: Any, i: Any) -> Any:
 
 if HAVE_NUMBA:
     _config: Any = numba.config
-    _njit: Any = functools.partial(numba.njit, nogil=True, error_model="numpy", no_cfunc_wrapper=True)
-    _IN_KERNELS: Any = {"forceinline": True, "no_cpython_wrapper": True}
+    _OPTIONS: Any = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True}
+    _IN_KERNELS: Any = _OPTIONS | {"forceinline": True, "no_cpython_wrapper": True}
+    _slp: set[Any] = set()
 
     @functools.cache
     def _folder_of_kernels() -> Path | None:
@@ -214,44 +216,39 @@ if HAVE_NUMBA:
         folder, before = _folder_of_kernels() if ours else None, _config.CACHE_DIR
         try:
             _config.CACHE_DIR = str(folder or before)
-            made = _njit(cache=folder is not None)(function)
+            made = numba.njit(cache=folder is not None, **_OPTIONS)(function)
         finally:
             _config.CACHE_DIR = before
         _kernels.append(made)
         return made
 
-    class _Slp:
-        """Numba compiles with SLP vectorization while some thread is inside."""
+    def slp_kernel(function: Callable[..., Any]) -> Any:
+        _slp.add(function)
+        return kernel(function)
+
+    class _WhileCompiling(event.Listener):
+        """Settings that hold while numba compiles, which it does under a global lock: SLP vectorization for the kernels
+        that ask for it, and no search for garbage among the million objects of a compiler, a tenth of the time."""
 
         def __init__(self) -> None:
-            self._lock, self._inside, self._before = threading.Lock(), 0, 0
+            self._before: list[tuple[bool, Any]] = []
 
-        def __enter__(self) -> None:
-            with self._lock:
-                if self._inside == 0:
-                    self._before, _config.SLP_VECTORIZE = _config.SLP_VECTORIZE, 1
-                self._inside += 1
+        def on_start(self, event: Any) -> None:
+            self._before.append((gc.isenabled(), _config.SLP_VECTORIZE))
+            gc.disable()
+            if event.data["dispatcher"].py_func in _slp:
+                _config.SLP_VECTORIZE = 1
 
-        def __exit__(self, *error: object) -> None:
-            with self._lock:
-                self._inside -= 1
-                if self._inside == 0:
-                    _config.SLP_VECTORIZE = self._before
+        def on_end(self, event: Any) -> None:
+            collects, _config.SLP_VECTORIZE = self._before.pop()
+            if collects:
+                gc.enable()
 
-    _slp = _Slp()
+    event.register("numba:compile", _WhileCompiling())
 
-    def slp_kernel(function: Callable[..., Any]) -> Any:
-        compiled = kernel(function)
-
-        @functools.wraps(function)
-        def call(*arguments: Any) -> Any:
-            with _slp:
-                return compiled(*arguments)
-
-        return call
-
-    helper = _njit(**_IN_KERNELS)
-    equation: Any = register_jitable(no_cfunc_wrapper=True, **_IN_KERNELS)
+    helper = numba.njit(**_IN_KERNELS)
+    inlined = numba.njit(inline="always", **_IN_KERNELS)
+    equation: Any = register_jitable(**_IN_KERNELS)
 
     def _instruction(function: Callable[..., Any], typed: Callable[..., Any]) -> Any:
         """Decorates what writes the code of `function` into the kernel that calls it; `typed` gives the type of its
@@ -384,4 +381,4 @@ else:
     def _plain(function: Callable[..., Any]) -> Any:
         return function
 
-    kernel = slp_kernel = helper = equation = _plain
+    kernel = slp_kernel = helper = inlined = equation = _plain

@@ -50,11 +50,11 @@ def _below(word, n):
 def _count_stubs(first, end, base, log_buckets, counts):
     """Add to counts, one for each bucket, how many of the stubs first..end-1 belong to it."""
     shift = u64(64) - u64(log_buckets)
-    bucket = chunk_like(np.empty(0, u32))
+    bucket = chunk_like(counts)
     for low in range(u64(first), u64(end), u64(CHUNK)):
         size = min(u64(CHUNK), u64(end) - u64(low))
         for i in range(size):
-            bucket[i] = u32(_mix(base + (u64(low) + u64(i)) * _GOLDEN) >> shift)
+            bucket[i] = _mix(base + (u64(low) + u64(i)) * _GOLDEN) >> shift
         for i in range(size):
             counts[u64(bucket[i])] += 1
 
@@ -63,7 +63,7 @@ def _count_stubs(first, end, base, log_buckets, counts):
 def _throw_stubs(d, first, end, base, log_buckets, position, stubs):
     """Put the owners of the stubs of agents first..end-1 into the buckets, from position[bucket] on."""
     shift = u64(64) - u64(log_buckets)
-    bucket = chunk_like(np.empty(0, u32))
+    bucket = chunk_like(stubs)
     owner, left = u64(first), u64(d)
     for low in range(u64(first) * u64(d), u64(end) * u64(d), u64(CHUNK)):
         size = min(u64(CHUNK), u64(end) * u64(d) - u64(low))
@@ -84,7 +84,7 @@ def _throw_stubs(d, first, end, base, log_buckets, position, stubs):
 @kernel
 def _shuffle_buckets(first, end, base, begins, stubs):
     """Shuffle each of the buckets first..end-1 (Fisher-Yates); bucket k is stubs[begins[k]:begins[k+1]]."""
-    swap = chunk_like(np.empty(0, u32))
+    swap = chunk_like(stubs)
     for k in range(u64(first), u64(end)):
         low, left = u64(begins[u64(k)]), u64(begins[u64(k) + u64(1)]) - u64(begins[u64(k)])
         state = _mix(base ^ ((u64(k) + u64(1)) * u64(0xD1342543DE82EF95)))

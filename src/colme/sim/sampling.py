@@ -52,8 +52,8 @@ def update_means(samples, means, before, t, recorded, truth, tolerance, class_, 
                 means[i, base + u64(k)] = own[k]
             if truth.size == 0 or not recorded[i]:
                 continue
-            add_errors(errors[:, i], page, u64(first) + base, own, truth, base, size, tolerance)
             at_page = (u64(first) + base) // u64(page)
+            add_errors(errors[at_page, i], own, truth, base, size, tolerance)
             for c in range(n_classes if n_classes <= u64(FEW_CLASSES) else u64(0)):
                 clear(lanes)
                 for block in range((size + u64(63)) >> u64(6)):
