@@ -149,8 +149,9 @@ class WatchedRun:
             graph = self.spec.parameters()["graph"]
             raise ExperimentError(f"degree={texts['degree']}: the graph {graph!r} has its own degrees. Leave it empty.")
         source = msgspec.structs.replace(self.spec.source, **of_scenario)
-        recorded = self.spec.recording("all") if "steps" in new else self.spec
-        spec: RunSpec = msgspec.structs.replace(recorded, method=shown[0][1], source=source, **fields)
+        if "steps" in new:
+            fields["record"] = "all"
+        spec: RunSpec = msgspec.structs.replace(self.spec, method=shown[0][1], source=source, **fields)
         if new & {"n_agents", "degree"}:
             _check_room(spec)
         title = f"{self.title.removesuffix(', changed')}, changed" if self.title and new else self.title

@@ -13,13 +13,13 @@ from colme.live.messages import note
 from colme.live.page import write_page
 from colme.live.simulation import SimulationFeed
 from colme.methods import Method
-from colme.sim.spec import RECORDING, RunSpec
+from colme.sim.spec import RunSpec
 from colme.sim.trace import Trace, labels_of
 from colme.support.files import PathLike
 
 MOST_PANELS = 4
 """Methods that are shown side by side."""
-OF_EACH = {"method", "version", *RECORDING}
+OF_EACH = {"method", "version", "record"}
 """What may differ between traces that are shown together, of their configurations."""
 CHANGED = (
     "This run did not end as the trace did: the samples or the graph were changed since, a graph does not follow from "

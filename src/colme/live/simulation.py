@@ -55,8 +55,8 @@ class SimulationFeed:
         first, methods = specs[0], [spec.method for spec in specs]
         self.graph = first.first_graph()
         self.steps: list[int] = frame_steps(first.steps, n_frames).tolist()
-        shown = (msgspec.structs.replace(spec, graph=self.graph, degree=None) for spec in specs)
-        self.run = Run([spec.recording(self.steps) for spec in shown])
+        shown = {"graph": self.graph, "degree": None, "record": self.steps}
+        self.run = Run([msgspec.structs.replace(spec, **shown) for spec in specs])
         self.title, self.labels = title, list(labels) or [method.label for method in methods]
         self.agents, self.edges = _shown(self.graph)
         self.window = _window(first.source)

@@ -17,7 +17,7 @@ from colme._core.team import Neighborhood
 from colme.errors import CheckpointError, shorten
 from colme.graphs import row_ends
 from colme.support.arrays import Array
-from colme.support.files import read_arrays, write_arrays
+from colme.support.files import nothing_missing, read_arrays, write_arrays
 from colme.support.saved import COMMON
 
 FORMAT, PART_FORMAT = "colme checkpoint 1", "colme checkpoint part 1"
@@ -60,10 +60,8 @@ def read_checkpoint(path: Path, block: Neighborhood, configuration: dict[str, An
                 (first, end, read_arrays(path.with_name(name), PART_FORMAT)[1]) for name, first, end in head["parts"]
                 if first < block.first + block.n_own and block.first < end
             ]  # fmt: skip
-        try:
+        with nothing_missing(path):
             found = _join(parts, block, split)
-        except (KeyError, IndexError, ValueError) as error:
-            raise CheckpointError(f"{path.name} is torn: {error}. Delete it and start anew.") from None
     return arrays | found
 
 

@@ -32,6 +32,7 @@ from colme.sim.sampling import Errors, Sampler
 from colme.sim.spec import EXCHANGE, RunSpec, as_in_file, digest
 from colme.sim.trace import Final, Trace
 from colme.support.arrays import Array, Floats, Integers, Mask
+from colme.support.files import nothing_missing
 from colme.support.saved import from_arrays, splits, to_arrays
 
 TELL_EVERY = 0.1
@@ -200,13 +201,8 @@ class Run:
 
     def _resume(self, path: Path) -> None:
         arrays = read_checkpoint(path, self.hood, self._identity())
-        with together(self.hood):
-            try:
-                self._take_over(path, arrays)
-            except (KeyError, ValueError) as error:
-                if isinstance(error, CheckpointError):
-                    raise
-                raise CheckpointError(f"{path.name} is torn: {error}. Delete it and start anew.") from None
+        with together(self.hood), nothing_missing(path):
+            self._take_over(path, arrays)
 
     def _take_over(self, path: Path, arrays: dict[str, Array]) -> None:
         if arrays["t"] > self.n_steps:

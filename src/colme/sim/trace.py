@@ -162,9 +162,7 @@ class Trace:
                 arrays["estimate"], arrays["mean"], arrays["count"], Graph(arrays["indptr"], arrays["indices"]),
                 arrays["groups"], arrays.get("class"), **{name: arrays.get(name) for name in _SOMETIMES},
             )  # fmt: skip
-            step, mse = arrays["t"], arrays["mse"]
-            unknown = np.full(len(step), np.nan)  # metrics that the version which wrote the file did not have
-            metrics: dict[str, Any] = {name: arrays.get(name, unknown) for name in METRICS} | {"t": step, "mse": mse}
+            metrics: dict[str, Any] = {name: arrays[name] for name in ("t", *METRICS)}
             method, seed, configuration = head["method"], head["seed"], head["configuration"]
             with names_known(path):
                 method = decode_method(method)
