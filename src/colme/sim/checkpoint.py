@@ -7,7 +7,6 @@ Parts hold rows by agent (`colme.support.saved`), so that a run can be continued
 from __future__ import annotations
 
 import contextlib
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -123,14 +122,3 @@ def together(block: Neighborhood) -> Any:
             failure = CheckpointError(said.partition("\n")[0])
     if failure is not None:
         raise failure
-
-
-def check_room(path: Path, n_bytes: int) -> None:
-    """Refuse a disk that has no room for two checkpoints of this size, before any work is done."""
-    with contextlib.suppress(OSError):
-        free = shutil.disk_usage(path.parent).free
-        if free < 2 * n_bytes:
-            raise CheckpointError(
-                f"{path.parent} has {free / 1e9:.2g} GB left: two checkpoints of this run take {2 * n_bytes / 1e9:.2g} "
-                "GB. Make room, or choose another folder."
-            )

@@ -87,11 +87,11 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         check_seed(self.seed)
         self._check_graph()
         longest = self.source.n_steps if isinstance(self.source, Recording) else None
-        steps = (longest or N_STEPS) if self.steps is None else whole(self.steps, "steps", "steps=2000", RunError)
+        steps = longest or N_STEPS
+        if self.steps is not None:
+            steps = whole(self.steps, "steps", "steps=2000", RunError, high=MOST_STEPS)
         if longest is not None and steps > longest:
             raise RunError(f"steps={steps}: the recording has {longest} steps. Ask for at most that many.")
-        if steps > MOST_STEPS:
-            raise RunError(f"steps={shorten(steps)}: at most {MOST_STEPS:,} are allowed. Try steps=2000.")
         force_setattr(self, "steps", steps)
         positive(self.tolerance, "tolerance", "tolerance=0.1", RunError)
         _ = self.recorded  # refuses what records nothing
