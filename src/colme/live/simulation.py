@@ -105,11 +105,15 @@ class SimulationFeed:
 
     def next_frame(self) -> bytes:
         """Advance to the next step that is shown, and show it."""
-        run = self.run
-        target = next(step for step in self.steps if step > self.t)
-        while self.t < target:
-            run.advance(self.t + 1, target)
+        while not self.advance():
+            pass
         return self.frame()
+
+    def advance(self) -> bool:
+        """Advance towards the next step that is shown, as far as samples are ready; whether it is reached."""
+        target = next(step for step in self.steps if step > self.t)
+        self.run.advance(self.t + 1, target)
+        return self.t == target
 
     def frame(self) -> bytes:
         """The numbers of all agents now."""
