@@ -479,7 +479,7 @@ USAGE: dict[str, tuple[list[str], str]] = {
         ["run", "small.toml", "--n-agents", "few"],
         r"small\.toml: scenario\.n_agents='few': it must be",
     ),
-    "rule": (["simulate", "--steps", "0"], r"steps=0: .*at least 1\. Try steps=2000\."),
+    "rule": (["simulate", "--steps", "0"], r"steps=0: .*from 1 to 1000000000\. Try steps=2000\."),
     "no such level": (["simulate", "--level", "agnet"], r"'agnet'.* Did you mean 'agent'\?"),
     "nobody's field": (["run", "small.toml", "--depth", "3"], r"depth=3: none of the methods .*has it"),
     "no such method": (["simulate", "--method", "cl-colm"], r"unknown method 'cl-colm'.* Did you mean 'cl-colme'\?"),

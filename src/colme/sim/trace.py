@@ -160,10 +160,8 @@ class Trace:
         """Read what `save` wrote."""
         head, arrays = read_arrays(path, FORMAT)
         with nothing_missing(path):
-            final = Final(
-                graph=Graph(arrays["indptr"], arrays["indices"]), class_=arrays.get("class"),
-                **{name: arrays[name] for name in _ALWAYS}, **{name: arrays.get(name) for name in _SOMETIMES},
-            )  # fmt: skip
+            known: Any = {name: arrays[name] for name in _ALWAYS} | {name: arrays.get(name) for name in _SOMETIMES}
+            final = Final(graph=Graph(arrays["indptr"], arrays["indices"]), class_=arrays.get("class"), **known)
             metrics: dict[str, Any] = {name: arrays[name] for name in ("t", "mse")}
             unknown = np.full(len(metrics["t"]), np.nan)  # metrics that the version which wrote the file did not have
             metrics |= {name: arrays.get(name, unknown) for name in METRICS}
