@@ -49,7 +49,7 @@ def examine(results: str = "results") -> list[Finding]:
     """All checks."""
     findings = [Finding("colme", colme.__version__), Finding("python", platform.python_version())]
     findings += [Finding(name, version_of(name) or "missing") for name in ("numpy", "msgspec", "click", "rich")]
-    found = [_extra(extra, packages) for extra, packages in extras().items()]
+    found = [_extra(*each) for each in extras().items()]
     return [*findings, _numba(), *found, _kernels(), _speed(), _cores(), _folder(Path(results))]
 
 

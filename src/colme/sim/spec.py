@@ -107,7 +107,7 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         if graph is None:
             force_setattr(self, "graph", "regular")
         elif isinstance(graph, str):
-            if is_graph_file(graph):
+            if graph not in FAMILIES and is_graph_file(graph):
                 force_setattr(self, "graph", find_graph(graph, Path()))
             else:
                 one_of(graph, FAMILIES, "graph", RunError)
