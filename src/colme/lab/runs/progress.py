@@ -71,8 +71,8 @@ class _Watcher:
             steps += made
         # runs are in the order of their seeds: the methods, slow ones and quick ones, take turns
         left = self.worked * (total - finished) / gained if gained > 0.05 * total and self.worked > 1 else None
-        share, speed = finished / total, steps / max(self.worked, 1e-9)
-        return Work(len(self.done), len(self.planned), len(going), share, speed, self.worked, left)
+        speed = steps / max(self.worked, 1e-9)
+        return Work(len(self.done), len(self.planned), len(going), finished / total, speed, self.worked, left)
 
 
 @contextlib.contextmanager
