@@ -151,7 +151,7 @@ def test_a_trace_without_true_means_has_no_errors() -> None:
 def test_traces_show_medians_of_each_method() -> None:
     traces = simulate([CLColME(), Local()], WORLD, steps=100, seeds=range(3))
     texts = Fragment(traces._repr_html_()).texts
-    assert texts[0].startswith("2 methods, 3 seeds: the smallest error is that of ")
+    assert texts[0] == "2 methods, 3 seeds."
     median = float(np.median([trace.mse[-1] for trace in traces if trace.method == CLColME()]))
     assert texts[texts.index("CL-colME") : texts.index("CL-colME") + 4] == ["CL-colME", "3", "100", number(median)]
 

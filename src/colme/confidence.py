@@ -76,7 +76,7 @@ def laplace_radius(n: Any, sigma: Any, gamma: Any) -> Any:
     >>> [round(laplace_radius(n, 2.0, 0.05), 2) for n in (1, 10, 100, 1000)]
     [7.31, 1.92, 0.65, 0.23]
 
-    See also: fourth_moment_radius, hoeffding_radius, level_gamma, separation_time
+    See also: fourth_moment_radius, level_gamma, separation_time
     """
     if n == 0:
         return math.inf
@@ -97,28 +97,12 @@ def fourth_moment_radius(n: Any, sigma: Any, gamma: Any, kurtosis: Any = 3.0) ->
     >>> [round(fourth_moment_radius(n, 2.0, 0.05), 2) for n in (1, 10, 100, 1000)]
     [7.87, 7.01, 5.4, 3.7]
 
-    See also: laplace_radius, hoeffding_radius, level_gamma
+    See also: laplace_radius, level_gamma
     """
     if n == 0:
         return math.inf
     log = math.log(n)
     return sigma * math.sqrt(math.sqrt(2.0 * (kurtosis + 3.0) / gamma * ((1.0 + log * log) / n)))
-
-
-@equation
-def hoeffding_radius(n: Any, width: Any, gamma: Any) -> Any:
-    """Samples in an interval of this width: they are (width/2)-sub-Gaussian (Hoeffding's lemma), so Laplace's bound.
-
-    n      number of samples
-    width  length of an interval that holds all of them
-    gamma  the level, see `level_gamma`
-
-    >>> round(hoeffding_radius(100, 1.0, 0.05), 3)
-    0.164
-
-    See also: laplace_radius, fourth_moment_radius, level_gamma
-    """
-    return laplace_radius(n, 0.5 * width, gamma)
 
 
 @equation
@@ -357,7 +341,7 @@ def separation_time(
     >>> separation_time([1.2, 2.0, 4.0], sigma=2.0, gamma=0.05)
     293
 
-    See also: difference_times, deviation_separation_time, laplace_radius
+    See also: difference_times, laplace_radius
     """
     if isinstance(gap, Sequence | np.ndarray) and not isinstance(gap, str):
         gap = smallest_gap(gap)
@@ -430,27 +414,3 @@ def difference_times(
     mean = solve(lambda c: c - 1.0)
     last = mean if n_edges == 1 else solve(lambda c: (math.sqrt(c) + tail) ** 2)
     return DifferenceTimes(n_0 * log, mean, intersection, last, guaranteed)
-
-
-def deviation_separation_time(
-    first: float, second: float, *, gamma: float, kurtosis: float = 3.0, guaranteed: bool = False
-) -> int:
-    """The same for two agents whose standard deviations differ: R_1(t) + R_2(t) <= |first - second|, after the burn-in.
-
-    gamma is that of one statistic, so half of a method's where the mean is compared too.
-
-    first, second  the standard deviations
-    gamma          the level of one statistic
-    kurtosis       of the samples; 3 for a Gaussian
-    guaranteed     whether to return the guaranteed time, not the expected one
-
-    >>> deviation_separation_time(1.0, 2.0, gamma=0.025)
-    53
-
-    See also: separation_time, difference_times
-    """
-    positive(first, "first", "first=1.0")
-    positive(second, "second", "second=2.0")
-    scale = 0.5 * (first + second) * math.sqrt((kurtosis - 1.0) / 4.0)
-    steps = separation_time(abs(first - second), sigma=scale, gamma=gamma, guaranteed=guaranteed)
-    return max(FEWEST_SAMPLES[DEVIATION], steps)

@@ -17,7 +17,7 @@ class ColmeError(ValueError):
     ...     colme.Scenario(n_agents=0, means=(1.0,))
     ... except colme.ColmeError as error:
     ...     print(error)
-    n_agents=0: there must be at least one agent. Try n_agents=5000.
+    n_agents=0: it must be a whole number from 1 to 4294967295. Try n_agents=5000.
 
     See also: ScenarioError, GraphError, SampleError, MethodError, RunError, DataError, NodeError
     """
@@ -34,7 +34,7 @@ class ScenarioError(ColmeError):
     >>> colme.Scenario(n_agents=0, means=(1.0,))
     Traceback (most recent call last):
         ...
-    colme.errors.ScenarioError: n_agents=0: there must be at least one agent. Try n_agents=5000.
+    colme.errors.ScenarioError: n_agents=0: it must be a whole number from 1 to 4294967295. Try n_agents=5000.
 
     See also: Scenario, ColmeError
     """

@@ -506,10 +506,7 @@ def _ring(n_agents: int, degree: int) -> tuple[Integers, Integers]:
 
 
 def _check_agents(n: Any) -> int:
-    n_agents = whole(n, "n_agents", "n_agents=1000", GraphError)
-    if n_agents >= 2**32:
-        raise GraphError(f"n_agents={n}: a graph has fewer than 2^32 agents. Try fewer.")
-    return n_agents
+    return whole(n, "n_agents", "n_agents=1000", GraphError, high=2**32 - 1)
 
 
 def _check_probability(name: str, p: Any) -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from colme._core import random
-from colme.errors import RunError, ScenarioError, one_of, positive, shorten
+from colme.errors import RunError, ScenarioError, one_of, positive, shorten, whole
 from colme.support.arrays import Array, Floats, Integers
 from colme.support.structs import Configuration
 
@@ -94,10 +94,7 @@ class Scenario(Configuration, frozen=True, kw_only=True):
         self._check_time()
 
     def _check_classes(self) -> None:
-        if self.n_agents < 1:
-            raise ScenarioError(f"n_agents={self.n_agents}: there must be at least one agent. Try n_agents=5000.")
-        if self.n_agents >= 2**32:
-            raise ScenarioError(f"n_agents={self.n_agents}: there are fewer than 2^32 agents. Try n_agents=1_000_000.")
+        whole(self.n_agents, "n_agents", "n_agents=5000", ScenarioError, high=2**32 - 1)
         if not self.means or not all(map(math.isfinite, self.means)):
             raise ScenarioError(f"means={shorten(self.means)}: every class needs a finite mean. Try means=(1.2, 2.0).")
         one_of(self.assignment, ASSIGNMENTS, "assignment", ScenarioError)

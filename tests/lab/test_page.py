@@ -110,9 +110,10 @@ def test_numbers_behind_a_figure_can_be_saved_from_the_page(browser: Any, report
     kind, _, data = link.get_attribute("href").partition(",")
     assert kind == "data:text/csv;base64" and link.get_attribute("download") == "mse.csv"
     from colme.lab import plots
+    from colme.lab.plots.output import csv_of
 
     table = plots.curves(lab.load(results), "mse")
-    assert base64.b64decode(data) == plots.csv_of(table)
+    assert base64.b64decode(data) == csv_of(table)
 
 
 def test_the_page_prints(browser: Any, report: Path) -> None:

@@ -27,6 +27,7 @@ from colme.lab.plots.estimates import (
     estimates_table,
     plot_estimates,
 )
+from colme.lab.plots.output import as_image
 from tests.support.made_results import made_result
 
 NASTY = "<script>alert('x')</script> & $\\alpha$ \"q\""
@@ -124,7 +125,7 @@ def test_axes_may_be_given_and_files_are_whole(tmp_path: Path) -> None:
 
 
 def test_a_crowd_is_a_small_file() -> None:
-    assert len(plots.as_image(plot_estimates(made_result(50_000)), "x")) < 1_500_000
+    assert len(as_image(plot_estimates(made_result(50_000)), "x")) < 1_500_000
 
 
 @pytest.mark.filterwarnings("error")
@@ -134,7 +135,7 @@ def test_names_with_dollars_long_names_and_missing_glyphs_are_drawn() -> None:
     ax = plot_estimates(result)
     names = {label.get_text().rpartition(" ")[0] for label in ax.get_yticklabels()}
     assert {r"\$\alpha\$", "x" * 23 + "…", "a b", "�gnp", r"cost in \$"} <= names  # an escaped dollar starts no TeX
-    assert plots.as_image(ax, "x")
+    assert as_image(ax, "x")
     figure = ax.get_figure(root=True)
     assert ax.get_window_extent().width > 0.35 * figure.bbox.width, "long names leave room for the data"
 

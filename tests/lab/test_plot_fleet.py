@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 
-from colme.lab import plots
+from colme.lab.plots.fleet import fleet_table, plot_fleet
 from colme.node.demo import DemoView
 
 
@@ -26,7 +26,7 @@ def views() -> list[DemoView]:
 
 
 def test_a_line_for_each_mean_and_estimate_with_a_gap_while_dead() -> None:
-    axes = plots.plot_fleet(views())
+    axes = plot_fleet(views())
     lines = [line for line in axes.lines if len(line.get_xdata()) == 4]  # what is before the first second is not drawn
     assert len(lines) == 4
     ann_mean, ann, bob_mean, bob = (np.asarray(line.get_ydata(), float) for line in lines)
@@ -38,6 +38,6 @@ def test_a_line_for_each_mean_and_estimate_with_a_gap_while_dead() -> None:
 
 
 def test_the_table_holds_what_is_drawn() -> None:
-    table = plots.fleet_table(views())
+    table = fleet_table(views())
     assert list(table.columns[:4]) == ["seconds", "agent", "running", "truth"] and len(table) == 10
     assert table["event"].iloc[-1] == "bob comes back"

@@ -21,8 +21,18 @@ from colme.errors import ColmeError
 from colme.graphs import Graph, from_edges, gnp_random_graph, random_regular_graph, watts_strogatz_graph
 from colme.lab import plots
 from colme.lab.plots import lines
-from colme.lab.plots._style import COLORS, DASHES, looks
-from colme.lab.plots.spectra import ROUNDS, kesten_mckay
+from colme.lab.plots._style import COLORS, DASHES, Paper, drawn_for, looks
+from colme.lab.plots.graph import Separation
+from colme.lab.plots.output import as_image, parse_width
+from colme.lab.plots.spectra import (
+    ROUNDS,
+    averaging_table,
+    kesten_mckay,
+    plot_averaging,
+    spectrum_table,
+    stability_table,
+)
+from colme.lab.rows import time_table
 
 SCENARIO = colme.Scenario(n_agents=60, means=(0.0, 1.0), sigma=0.5)
 LEVELS = ["agent", "edge"]
@@ -92,7 +102,7 @@ def test_a_method_without_the_parameter_is_one_line(data: xarray.Dataset) -> Non
     names = list(dict.fromkeys(plots.curves(data, "mse")["line"]))
     assert names == ["CL-colME, agent", "CL-colME, edge", "C-colME, agent", "C-colME, edge", "local", "oracle"]
     assert len(plots.plot_over_time(data, "mse").get_lines()) == 6
-    assert list(plots.time_table(data)["line"]).count("local") == 1
+    assert list(time_table(data)["line"]).count("local") == 1
 
 
 @pytest.mark.parametrize("metric", ["mse", "error_rate"])
@@ -130,7 +140,7 @@ def test_local_and_oracle_come_from_the_run_where_they_are_not_methods(data: xar
 
 
 def test_scaling_divides_by_the_steps_that_were_done(sizes: xarray.Dataset) -> None:
-    table = plots.scaling_table(sizes).set_index(["line", "n_agents"])
+    table = lines.scaling_table(sizes).set_index(["line", "n_agents"])
     assert ("CL-colME", 10_000) not in table.index
     seconds = sizes["cpu_seconds"].median("seed")
     np.testing.assert_allclose(table.loc[("local", 1000), "median"], 1e9 * float(seconds[2, 1]) / (1000 * 100))
@@ -139,7 +149,7 @@ def test_scaling_divides_by_the_steps_that_were_done(sizes: xarray.Dataset) -> N
 
 def test_parameter_table_takes_the_last_recorded_step_before(data: xarray.Dataset) -> None:
     coarse = data.isel(t=slice(0, None, 10))  # steps 1, 11, ...
-    table = plots.parameter_table(coarse, "level", at=[15, 140])
+    table = lines.parameter_table(coarse, "level", at=[15, 140])
     assert sorted(set(table["t"])) == [11, 131]
     row = table[(table["line"] == "C-colME") & (table["value"] == "edge") & (table["t"] == 11)]
     assert float(row["median"].iloc[0]) == float(
@@ -173,9 +183,9 @@ def test_equal_curves_are_drawn_once_under_both_names(data: xarray.Dataset) -> N
 
 
 def test_bars_are_as_long_as_the_medians(data: xarray.Dataset) -> None:
-    ax = plots.plot_time(data)
+    ax = lines.plot_time(data)
     widths = [bar.get_width() for bar in ax.patches]
-    np.testing.assert_allclose(widths, 1e3 * plots.time_table(data)["median"])  # milliseconds
+    np.testing.assert_allclose(widths, 1e3 * time_table(data)["median"])  # milliseconds
     assert "1.50\N{MULTIPLICATION SIGN}" in [text.get_text() for text in ax.texts]
 
 
@@ -201,12 +211,12 @@ FIGURES: dict[str, Any] = {
     "relative": lambda d, s: (plots.plot_over_time(d, "relative_mse"), plots.curves(d, "relative_mse")),
     "error_rate": lambda d, s: (plots.plot_over_time(d, "error_rate"), plots.curves(d, "error_rate")),
     "wrong_edges": lambda d, s: (plots.plot_over_time(d, "wrong_edges"), plots.curves(d, "wrong_edges")),
-    "scaling": lambda d, s: (plots.plot_scaling(s), plots.scaling_table(s)),
-    "steps": lambda d, s: (plots.plot_parameter(d, "level", at=[20, 150]), plots.parameter_table(d, "level")),
+    "scaling": lambda d, s: (lines.plot_scaling(s), lines.scaling_table(s)),
+    "steps": lambda d, s: (plots.plot_parameter(d, "level", at=[20, 150]), lines.parameter_table(d, "level")),
     "marks": lambda d, s: (plots.plot_parameter(s, "n_agents", at=[10], marks={"1/r": 1e3, "far": 9e3}), s),
-    "stability": lambda d, s: (plots.plot_stability(GRAPH), plots.stability_table(GRAPH, [0.1])),
-    "spectrum": lambda d, s: (plots.plot_spectrum(GRAPH), plots.spectrum_table(GRAPH)),
-    "averaging": lambda d, s: (plots.plot_averaging(GRAPH, 0.2), plots.averaging_table(GRAPH, 0.2)),
+    "stability": lambda d, s: (plots.plot_stability(GRAPH), stability_table(GRAPH, [0.1])),
+    "spectrum": lambda d, s: (plots.plot_spectrum(GRAPH), spectrum_table(GRAPH)),
+    "averaging": lambda d, s: (plot_averaging(GRAPH, 0.2), averaging_table(GRAPH, 0.2)),
 }
 GRAPH = random_regular_graph(80, 4, rng=0)
 
@@ -246,11 +256,11 @@ def test_a_legend_is_not_cut_off_at_other_sizes() -> None:
 
 
 @pytest.fixture(scope="module")
-def picture() -> plots.Separation:
+def picture() -> Separation:
     return plots.separation(colme.CLColME(level="agent"), SCENARIO, degree=6, steps=150, seed=1)
 
 
-def test_both_pictures_share_positions_and_only_lose_edges(picture: plots.Separation) -> None:
+def test_both_pictures_share_positions_and_only_lose_edges(picture: Separation) -> None:
     trace = colme.simulate(colme.CLColME(level="agent"), SCENARIO, degree=6, steps=150, seed=1)
     assert picture.after == trace.final.graph
     assert picture.before.n_edges == 180 and picture.wrong(picture.before).sum() > picture.wrong(picture.after).sum()
@@ -262,7 +272,7 @@ def test_both_pictures_share_positions_and_only_lose_edges(picture: plots.Separa
     assert segments == [picture.wrong(picture.before).sum(), picture.wrong(picture.after).sum()]
 
 
-def test_classes_part_in_the_picture(picture: plots.Separation) -> None:
+def test_classes_part_in_the_picture(picture: Separation) -> None:
     centers = np.array([picture.positions[picture.class_ == c].mean(axis=0) for c in (0, 1)])
     spreads = [picture.positions[picture.class_ == c].std() for c in (0, 1)]
     assert np.linalg.norm(centers[0] - centers[1]) > 1.5 * max(spreads)
@@ -304,9 +314,9 @@ def test_density_image_is_scaled_by_column(density: xarray.DataArray) -> None:
 def test_spectrum_is_that_of_known_graphs() -> None:
     path = from_edges([(k, k + 1) for k in range(9)])
     expected = 2 - 2 * np.cos(np.pi * np.arange(10) / 10)
-    np.testing.assert_allclose(plots.spectrum_table(path)["eigenvalue"], expected, atol=1e-12)
+    np.testing.assert_allclose(spectrum_table(path)["eigenvalue"], expected, atol=1e-12)
     two = from_edges([(0, 1), (2, 3)])
-    np.testing.assert_allclose(plots.spectrum_table(two)["eigenvalue"], [0, 0, 2, 2], atol=1e-12)
+    np.testing.assert_allclose(spectrum_table(two)["eigenvalue"], [0, 0, 2, 2], atol=1e-12)
     x = np.linspace(0, 20, 20_001)
     np.testing.assert_allclose(np.trapezoid(kesten_mckay(x, 10), x), 1.0, atol=1e-4)
 
@@ -319,8 +329,8 @@ def test_spectrum_is_that_of_known_graphs() -> None:
 def test_measured_stability_is_theory(graph: Graph) -> None:
     """From below, by at most the share of the start vector along the slowest direction (see spectra.measure): it is
     1e-3 / sqrt(n) or more with probability 0.999, hence a factor of (1e-3 / sqrt(n))^(1/rounds)."""
-    largest = plots.spectrum_table(graph)["eigenvalue"].iloc[-1]
-    table = plots.stability_table(graph, np.array([0.2, 0.9, 1.0, 1.1, 1.3]) * 2 / largest)
+    largest = spectrum_table(graph)["eigenvalue"].iloc[-1]
+    table = stability_table(graph, np.array([0.2, 0.9, 1.0, 1.1, 1.3]) * 2 / largest)
     theory, measured = table["theory"].to_numpy(), table["measured"].to_numpy()
     assert (measured <= theory * (1 + 1e-9)).all()
     assert (measured >= theory * (1e-3 / np.sqrt(graph.n_agents)) ** (1 / ROUNDS)).all()
@@ -332,10 +342,10 @@ def test_stability_figure_shows_table_and_marks() -> None:
     steps = [0.1, 0.2, 0.3]
     ax = plots.plot_stability(graph, steps)
     np.testing.assert_array_equal(_line(ax, "measured").get_xdata(), steps)
-    table = plots.stability_table(graph, _line(ax, "theory").get_xdata())
+    table = stability_table(graph, _line(ax, "theory").get_xdata())
     np.testing.assert_array_equal(_line(ax, "theory").get_ydata(), table["theory"])
     fastest = table["theory"].min()
-    assert fastest == min(plots.stability_table(graph, np.linspace(0.05, 0.4, 200))["theory"].min(), fastest)
+    assert fastest == min(stability_table(graph, np.linspace(0.05, 0.4, 200))["theory"].min(), fastest)
 
 
 # Files
@@ -344,14 +354,14 @@ def test_stability_figure_shows_table_and_marks() -> None:
 def test_formulas_are_drawn_and_not_spelled_out() -> None:
     """A text with a formula must be parsed as one; $ in a user's label is a dollar, which another test shows."""
     graph = random_regular_graph(60, 4, rng=0)
-    for ax in (plots.plot_spectrum(graph), plots.plot_stability(graph), plots.plot_averaging(graph, 0.2)):
+    for ax in (plots.plot_spectrum(graph), plots.plot_stability(graph), plot_averaging(graph, 0.2)):
         texts = [text for text in ax.get_figure(root=True).findobj(Text) if "\\" in text.get_text()]
         assert all(text.get_parse_math() for text in texts), [text.get_text() for text in texts]
 
 
 def test_averaging_matrices_have_the_spectra_of_the_methods() -> None:
     graph = watts_strogatz_graph(40, 4, 0.3, rng=0)
-    table = plots.averaging_table(graph, 0.15)
+    table = averaging_table(graph, 0.15)
     degree = graph.degrees
     weights = np.zeros((40, 40))
     for a, b in graph.edges():
@@ -363,8 +373,8 @@ def test_averaging_matrices_have_the_spectra_of_the_methods() -> None:
 
 
 def test_a_figure_fits_a_column_and_loses_no_label(data: xarray.Dataset) -> None:
-    with plots.drawn_for(plots.Paper(plots.parse_width("84mm"), font_size=7, font="serif", title=False)):
-        drawn = plots.plot_over_time(data, "error_rate"), plots.plot_time(data), plots.plot_over_time(data, "mse")
+    with drawn_for(Paper(parse_width("84mm"), font_size=7, font="serif", title=False)):
+        drawn = plots.plot_over_time(data, "error_rate"), lines.plot_time(data), plots.plot_over_time(data, "mse")
     for ax in drawn:
         figure: Any = ax.get_figure(root=True)
         renderer = _draw(ax)
@@ -379,7 +389,7 @@ def test_a_figure_fits_a_column_and_loses_no_label(data: xarray.Dataset) -> None
     ("text", "inches"), [("84mm", 84 / 25.4), ("84", 84 / 25.4), ("3.3in", 3.3), ("8.4 cm", 8.4 / 2.54)]
 )
 def test_a_width_has_a_unit(text: str, inches: float) -> None:
-    assert plots.parse_width(text) == pytest.approx(inches)
+    assert parse_width(text) == pytest.approx(inches)
 
 
 def test_numbers_come_back_from_csv(data: xarray.Dataset, density: xarray.DataArray, tmp_path: Path) -> None:
@@ -394,7 +404,7 @@ def test_numbers_come_back_from_csv(data: xarray.Dataset, density: xarray.DataAr
 
 def test_a_picture_for_a_page_is_one_element_with_words_for_those_who_do_not_see(data: xarray.Dataset) -> None:
     label = 'error <of> "all" & sundry'
-    one, again = (plots.as_image(plots.plot_over_time(data, "mse"), label) for _ in range(2))
+    one, again = (as_image(plots.plot_over_time(data, "mse"), label) for _ in range(2))
     assert one == again and one.startswith('<img alt="error &lt;of&gt; &quot;all&quot; &amp; sundry" src="data:image/')
     svg = base64.b64decode(one.partition("base64,")[2].removesuffix('">')).decode()
     assert svg.rstrip().endswith("</svg>") and "<!DOCTYPE" not in svg and "<text" not in svg
@@ -410,8 +420,8 @@ def test_the_users_style_and_pyplot_are_left_alone(data: xarray.Dataset) -> None
     before, figures = dict(matplotlib.rcParams), plt.get_fignums()
     own = Figure().subplots()
     assert plots.plot_over_time(data, ax=own) is own
-    plots.plot_time(data)
-    plots.as_image(own, "x")
+    lines.plot_time(data)
+    as_image(own, "x")
     with pytest.raises(ColmeError):
         plots.plot_parameter(data, "nonsense")
     assert dict(matplotlib.rcParams) == before and plt.get_fignums() == figures
@@ -425,11 +435,11 @@ def test_the_users_style_and_pyplot_are_left_alone(data: xarray.Dataset) -> None
         (lambda d: plots.plot_over_time(d.isel(seed=[])), "seed: 0"),
         (lambda d: plots.plot_over_time(d.assign(mse=d["mse"] * np.nan)), "mse is NaN everywhere.*true means"),
         (lambda d: plots.plot_over_time(d["mse"]), "must be an xarray.Dataset"),
-        (lambda d: plots.plot_scaling(d), "'n_agents' must be one"),
-        (lambda d: plots.plot_time(d.drop_vars("cpu_seconds")), "unknown metric 'cpu_seconds'"),
+        (lambda d: lines.plot_scaling(d), "'n_agents' must be one"),
+        (lambda d: lines.plot_time(d.drop_vars("cpu_seconds")), "unknown metric 'cpu_seconds'"),
         (lambda d: plots.plot_parameter(d, "levle"), "unknown parameter 'levle'.*mean 'level'"),
         (lambda d: plots.plot_parameter(d, "level", at=[0]), r"at=\[0\].*first recorded, 1"),
-        (lambda d: plots.spectrum_table(random_regular_graph(2002, 3, rng=0)), "2002 agents.*at most 2000"),
+        (lambda d: spectrum_table(random_regular_graph(2002, 3, rng=0)), "2002 agents.*at most 2000"),
         (lambda d: plots.plot_stability(from_edges([], n_agents=3)), "3 agents and no edge"),
         (lambda d: plots.separation(colme.CLColME(), colme.Scenario(n_agents=301, means=(0.0,))), "301.*at most 300"),
         (lambda d: plots.plot_graph(plots.separation(colme.Local(), SCENARIO, steps=2), "during"), "when 'during'"),
@@ -446,7 +456,7 @@ def test_refusals_say_what_was_got(data: xarray.Dataset, ask: Any, said: str) ->
 
 def test_long_titles_are_wrapped_in_a_narrow_figure(data: xarray.Dataset) -> None:
     named = data.assign_attrs(title="A title of many words that does not fit into the column of a paper")
-    with plots.drawn_for(plots.Paper(width=84 / 25.4)):
+    with drawn_for(Paper(width=84 / 25.4)):
         ax = plots.plot_over_time(named)
     _draw(ax)
     assert ax._left_title.get_window_extent().x1 <= ax.get_figure().bbox.x1  # type: ignore[attr-defined, union-attr]

@@ -47,8 +47,8 @@ class Watching:
     """A session and what its viewers get, all of it, as fast as it runs."""
 
     def __init__(self, run: WatchedRun) -> None:
-        self.broadcast = Broadcast(late=10**6)
-        self.session = WatchSession(run, self.broadcast, n_frames=N_FRAMES)
+        self.broadcast = Broadcast()
+        self.session = WatchSession(run, self.broadcast)
         self.control = self.session.control
 
     @property
@@ -74,6 +74,12 @@ class Watching:
 
     def restart(self, **values: str) -> None:
         self.control({"command": "restart", "values": values})
+
+
+@pytest.fixture(autouse=True)
+def _every_viewer_gets_every_frame(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colme.lab.watch.WATCH_FRAMES", N_FRAMES)
+    monkeypatch.setattr("colme.live.broadcast.LATE", 10**6)
 
 
 @pytest.fixture
@@ -205,13 +211,6 @@ def test_a_value_that_is_refused_leaves_the_run_as_it_is(watching: Watching, cas
         watching.restart(**values)
     assert watching.start == start
     assert len(watching.finish()) == len(frame_steps(N_STEPS, N_FRAMES))
-
-
-def test_values_of_a_field_that_no_method_has_are_kept_for_later() -> None:
-    run = chosen(delta=0.3)
-    census = run.changed(run.texts() | {"method": "census"})
-    assert census.texts()["delta"] == "0.3"
-    assert census.changed({"method": "c-colme"}).methods[0].delta == 0.3  # type: ignore[attr-defined]
 
 
 def test_the_same_method_may_be_shown_twice_with_other_fields() -> None:

@@ -17,10 +17,11 @@ VIEW = "const view = document.querySelector('.colme-live')?.colme;"
 
 
 @pytest.fixture
-def server(browser: Any) -> Iterator[LiveServer]:
+def server(browser: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveServer]:
+    monkeypatch.setattr("colme.lab.watch.WATCH_FRAMES", 60)
     fields = {"n_agents": 30, "means": [0.0, 2.0], "steps": 200, "degree": 4}
     run = watched_run(flags_experiment(("cl-colme", "local"), [3], fields), chosen=True)
-    session = WatchSession(run, Broadcast(), n_frames=60)
+    session = WatchSession(run, Broadcast())
     with LiveServer(session.broadcast, session.control) as live, session:
         browser.get(live.url)
         until(browser, f"{VIEW} return view?.film?.frames.length > 0")

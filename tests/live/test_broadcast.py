@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 from colme.live.broadcast import LATE, MOST_FRAMES, MOST_NOTES, Broadcast
 from colme.live.messages import end, note, pack
@@ -15,8 +16,8 @@ def start(run: Any = None, **more: Any) -> bytes:
     return pack({"kind": "start"} | ({} if run is None else {"run": run}) | more)
 
 
-def published(*messages: bytes, **options: Any) -> Broadcast:
-    broadcast = Broadcast(**options)
+def published(*messages: bytes) -> Broadcast:
+    broadcast = Broadcast()
     for message in messages:
         broadcast.publish(message)
     return broadcast
@@ -74,15 +75,17 @@ def test_the_history_is_thinned_but_for_its_newest_part() -> None:
     assert kept[0] == 1 and kept[-MOST_FRAMES // 3 :] == list(range(n - MOST_FRAMES // 3 + 1, n + 1))
 
 
-def test_the_history_is_bounded_in_bytes_too() -> None:
+def test_the_history_is_bounded_in_bytes_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colme.live.broadcast.MOST_FRAME_BYTES", 10_000)
     for size, n in ((100, 12), (2000, 1)):  # one frame beyond the bound is still shown
         frames = [frame(t, size) for t in range(1, 101)]
-        kept = times(messages_in(published(start(), *frames, most_bytes=10_000)))
+        kept = times(messages_in(published(start(), *frames)))
         assert n / 2 <= len(kept) <= n and kept[-1] == 100
 
 
-def test_notes_are_bounded_and_survive_thinning() -> None:
-    broadcast = Broadcast(most_frames=4)
+def test_notes_are_bounded_and_survive_thinning(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colme.live.broadcast.MOST_FRAMES", 4)
+    broadcast = Broadcast()
     broadcast.publish(start())
     for t in range(100):
         broadcast.publish(note(str(t)))

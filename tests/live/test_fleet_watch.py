@@ -15,6 +15,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -22,6 +23,7 @@ from click.testing import CliRunner, Result
 
 from colme.cli import node_command
 from colme.errors import NodeError
+from colme.live import fleet
 from colme.live.fleet import LONGEST_LINE, NodePoll, ReportReader
 from colme.live.fleet_feed import MOST_AGENTS, Answer
 from colme.node.config.node_toml import NodeConfig
@@ -40,7 +42,7 @@ def means(answers: list[Answer]) -> dict[str, float | None]:
 # Nodes that are asked
 
 
-def test_a_node_that_hangs_does_not_stall_the_others_and_is_not_asked_again() -> None:
+def test_a_node_that_hangs_does_not_stall_the_others_and_is_not_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     answer_now, asked = threading.Event(), []
 
     def answer(path: str, timeout: float) -> dict[str, Any]:
@@ -49,23 +51,32 @@ def test_a_node_that_hangs_does_not_stall_the_others_and_is_not_asked_again() ->
             answer_now.wait(120.0)
         return {"mean": 1.0}
 
-    with contextlib.closing(NodePoll({"ann": "a", "bob": "hangs"}, patience=0.05, ask=answer)) as poll:
+    monkeypatch.setattr(fleet, "ask", answer)
+    with contextlib.closing(NodePoll({"ann": "a", "bob": "hangs"}, patience=0.05)) as poll:
         until(lambda: means(poll())["ann"] == 1.0)
         assert means(poll())["bob"] is None and asked.count("hangs") == 1
         answer_now.set()
         until(lambda: means(poll())["bob"] == 1.0)
 
 
-def test_a_node_that_is_slow_keeps_its_last_answer_until_the_next_one() -> None:
+def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """The time that a watch believes in."""
+    now = [0.0]
+    monkeypatch.setattr(fleet, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    return now
+
+
+def test_a_node_that_is_slow_keeps_its_last_answer_until_the_next_one(monkeypatch: pytest.MonkeyPatch) -> None:
     slow = threading.Event()
     slow.set()
-    now = [0.0]
+    now = clock(monkeypatch)
 
     def answer(path: str, timeout: float) -> dict[str, Any]:
         slow.wait(120.0)
         return {"mean": 1.0}
 
-    with contextlib.closing(NodePoll({"ann": "a"}, patience=0.05, ask=answer, clock=lambda: now[0])) as poll:
+    monkeypatch.setattr(fleet, "ask", answer)
+    with contextlib.closing(NodePoll({"ann": "a"}, patience=0.05)) as poll:
         until(lambda: means(poll())["ann"] == 1.0)
         slow.clear()
         poll()
@@ -102,7 +113,7 @@ def listening(path: Path, answer: Callable[[socket.socket], None]) -> Iterator[N
 
 
 @contextlib.contextmanager
-def piped(**options: Any) -> Iterator[tuple[ReportReader, Callable[[bytes], None], Callable[[], None]]]:
+def piped() -> Iterator[tuple[ReportReader, Callable[[bytes], None], Callable[[], None]]]:
     """A reader of a pipe, and how to write to it and to end it."""
     out, into = os.pipe()
     opened = [into]
@@ -111,7 +122,7 @@ def piped(**options: Any) -> Iterator[tuple[ReportReader, Callable[[bytes], None
         os.close(opened.pop())
 
     try:
-        with contextlib.closing(ReportReader(out, **options)) as reader:
+        with contextlib.closing(ReportReader(out)) as reader:
             yield reader, lambda data: _write(into, data, reader), end
     finally:
         for descriptor in (*opened, out):
@@ -195,9 +206,9 @@ def test_names_of_local_agents_belong_to_their_gateway() -> None:
         assert means(reader()) == {"hub-1/meter": 1.0, "hub-2/meter": 2.0}
 
 
-def test_an_agent_that_has_not_reported_for_long_is_silent() -> None:
-    now = [0.0]
-    with piped(clock=lambda: now[0]) as (reader, write, _):
+def test_an_agent_that_has_not_reported_for_long_is_silent(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = clock(monkeypatch)
+    with piped() as (reader, write, _):
         write(line("ann"))
         reader()
         now[0] = 60.0  # a gateway reports once a minute

@@ -139,7 +139,7 @@ def test_live_is_a_widget_of_all_messages(monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_page_is_written_without_a_widget(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pages: list[list[bytes]] = []
     write = lambda path, messages: pages.append(list(messages)) or path  # noqa: E731
-    monkeypatch.setattr("colme.live.replay.write_page", write)
+    monkeypatch.setattr("colme.live.page.write_page", write)
     monkeypatch.setitem(sys.modules, "anywidget", None)
     trace = simulate(CLColME(), WORLD, steps=40)
     assert trace.write_live(tmp_path / "run.html", frames=5) == tmp_path / "run.html"

@@ -142,8 +142,9 @@ WORLD: dict[str, Any] = {"n_agents": 24, "means": [0.0, 1.0], "steps": 20}
 
 
 @pytest.mark.parametrize("name", [name for name, (struct, _) in FLAGS.items() if struct in (Scenario, Setup)])
-def test_every_field_of_a_run_plays_in_a_page_and_in_watch(name: str) -> None:
+def test_every_field_of_a_run_plays_in_a_page_and_in_watch(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each with a value that it does not have: what is shown is what `simulate` computes with it."""
+    monkeypatch.setattr("colme.lab.watch.WATCH_FRAMES", 5)
     kind = next(each.type for each in fields(FLAGS[name][0]) if each.name == name)
     needed = {"graph": "small-world"} if name == "rewire" else NEEDS.get(name, {})
     changes = WORLD | needed | {name: parse_flag(name, (sample_of(name),), kind)}
@@ -153,7 +154,7 @@ def test_every_field_of_a_run_plays_in_a_page_and_in_watch(name: str) -> None:
     (trace,) = colme.simulate(spec.method, seeds=[3], **spec.but("method", "seed") | {"record": "all"})
     shown = {
         "simulate --live": feed_of_planned([planned], frames=5),
-        "watch": watched_run(experiment, chosen=True).feed(5),
+        "watch": watched_run(experiment, chosen=True).feed(),
     }
     for where, feed in shown.items():
         frames = frames_of(feed)

@@ -55,8 +55,9 @@ def test_a_feed_that_stalls_is_said_to_stall_until_it_goes_on(browser: Any, monk
         assert "stalled" not in browser.execute_script(f"return {STATUS}")
 
 
-def test_a_tab_that_slept_shows_the_newest_frame_when_it_wakes(browser: Any) -> None:
-    broadcast, some = Broadcast(most_frames=50), feed(300)
+def test_a_tab_that_slept_shows_the_newest_frame_when_it_wakes(browser: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("colme.live.broadcast.MOST_FRAMES", 50)
+    broadcast, some = Broadcast(), feed(300)
     with LiveServer(broadcast) as server:
         broadcast.publish(some.start(run=1))
         publish(broadcast, some, 3)

@@ -349,6 +349,7 @@ def demo(
 
     if plot is not None:  # a missing package or a wrong suffix is reported before the agents run
         from colme.lab import plots
+        from colme.lab.plots.fleet import plot_fleet
 
         one_of(Path(plot).suffix.lower(), plots.PICTURES, "suffix of a figure")
     kinds = methods_by_name(map(Path, modules), NodeError)
@@ -368,7 +369,7 @@ def demo(
                 show(found.reports, summary)
     emit(errors, form)
     if plot is not None:
-        say(f"{plots.write_figure(plots.plot_fleet(seen), plot)} shows the run.")
+        say(f"{plots.write_figure(plot_fleet(seen), plot)} shows the run.")
 
 
 def _method_for_nodes(table: dict[str, Any], modules: Texts) -> Method:

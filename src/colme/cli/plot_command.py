@@ -37,7 +37,8 @@ def command(
       colme plot cl_colme mse --width 84mm --font-size 8 --font serif --no-title
     """
     from colme.lab.figures import draw, save_figures, subject_of
-    from colme.lab.plots import Paper, drawn_for, parse_width
+    from colme.lab.plots._style import Paper, drawn_for
+    from colme.lab.plots.output import parse_width
 
     inches = None if width is None else parse_width(width)
     subject = subject_of(source_of(experiment, results), results)

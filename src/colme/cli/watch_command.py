@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 from typing import Any
 
 import click
@@ -43,7 +43,7 @@ def command(
       colme watch my.toml --method c-colme --sigma 0.5 --port 8050 --no-open
     """
     if experiment is None:
-        made = flags_experiment(methods or DEFAULTS["methods"], [seed or 0], changes, name="watch")
+        made = flags_experiment(methods or DEFAULTS["methods"], [seed or 0], changes)
     else:
         changes |= {} if seed is None else {"seeds": [seed]}
         made = experiment_to_watch(source_of(experiment, results, shipped_first=True), methods, changes)
@@ -51,5 +51,4 @@ def command(
     session = WatchSession(run, Broadcast())
     about = "" if quiet else f"{run.about} Open the address in a browser. Ctrl-C ends it.".strip()
     with live_page(session.broadcast, session.control, port=port, opens=opens, about=about), session:
-        while True:
-            time.sleep(0.5)  # in turns, for on Windows no signal interrupts a wait
+        threading.Event().wait()

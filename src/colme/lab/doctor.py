@@ -10,7 +10,6 @@ import os
 import platform
 import re
 import shutil
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -25,6 +24,7 @@ from msgspec.structs import replace
 import colme
 from colme._core import jit
 from colme.errors import MissingExtra, install_command
+from colme.lab.runs.store import version_of
 from colme.lab.runs.worker import warm_up
 from colme.lockstep import lockstep
 from colme.method import Method
@@ -48,11 +48,9 @@ class Finding(NamedTuple):
 def examine(results: str = "results") -> list[Finding]:
     """All checks."""
     findings = [Finding("colme", colme.__version__), Finding("python", platform.python_version())]
-    findings += [Finding(package, _version(package) or "missing") for package in ("numpy", "msgspec", "click", "rich")]
-    findings += [_numba(), *(_extra(extra, packages) for extra, packages in extras().items())]
-    findings += [_kernels(), _speed(), _cores(), _folder(Path(results))]
-    terminal = "a terminal" if sys.stderr.isatty() else "no terminal"
-    return [*findings, Finding("terminal", f"{sys.stdout.encoding}, {terminal}")]
+    findings += [Finding(name, version_of(name) or "missing") for name in ("numpy", "msgspec", "click", "rich")]
+    found = [_extra(*each) for each in extras().items()]
+    return [*findings, _numba(), *found, _kernels(), _speed(), _cores(), _folder(Path(results))]
 
 
 def extras() -> dict[str, list[str]]:
@@ -64,26 +62,19 @@ def extras() -> dict[str, list[str]]:
     return {extra: packages for extra, packages in found.items() if extra not in ("all", "examples")}
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
-
-
 def _numba() -> Finding:
     remedy = "pip install --upgrade numba: runs are 1000 times slower."
     if jit.HAVE_NUMBA:
-        return Finding("numba", f"{_version('numba')}")
+        return Finding("numba", f"{version_of('numba')}")
     if jit.BROKEN is None:
         return Finding("numba", "switched off by COLME_NUMBA=0", False, f"Unset COLME_NUMBA, or {remedy}")
     return Finding("numba", jit.BROKEN, False, remedy)
 
 
 def _extra(extra: str, packages: list[str]) -> Finding:
-    if missing := [package for package in packages if _version(package) is None]:
+    if missing := [package for package in packages if version_of(package) is None]:
         return Finding(f"extra {extra}", f"missing: {', '.join(missing)}", True, f"To use it: {install_command(extra)}")
-    return Finding(f"extra {extra}", ", ".join(f"{package} {_version(package)}" for package in packages))
+    return Finding(f"extra {extra}", ", ".join(f"{package} {version_of(package)}" for package in packages))
 
 
 def _kernels() -> Finding:

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from colme.data.report.output import ANSWERS
 from colme.data.report.result import Result
 from colme.data.report.sentences import (
     any_changed,
@@ -35,8 +36,6 @@ MOST = 2000
 COLUMNS = ("agent", "samples", "mean", "estimate", "lower", "upper", "group", "probability", "borrowed", "flags")
 WORDS = ("agent", "group", "flags")
 """The columns that hold no numbers."""
-ANSWERS = {"rank": ",.1f", "rank_lower": ",.0f", "rank_upper": ",.0f"}
-"""The formats of answers that are no probabilities."""
 
 
 def write_estimate_page(

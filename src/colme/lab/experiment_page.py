@@ -15,6 +15,7 @@ from html import escape
 from pathlib import Path
 
 import colme
+from colme.data.report.sentences import enumerated
 from colme.lab.experiment import Experiment
 from colme.lab.figures import Drawing, Subject, draw, run_shown
 from colme.lab.plots.output import csv_of, figure_html, page_of
@@ -31,8 +32,6 @@ from colme.support.tables import Row, page_table, text_of
 NAMES = {"mse": "MSE", "local_mse": "local MSE"}
 MOST_PLAYED = 200_000_000
 """Agents times steps of a run that is done again, at most, so that a report can play it."""
-MOST_COMPARED = 6
-"""Methods that a headline names, at most."""
 HELPS = 1.005
 """A smaller ratio of errors, which would be printed as 1.00 times, is no gain."""
 SOFTWARE = """@software{{colme,
@@ -59,10 +58,9 @@ def html_of(subject: Subject, drawings: Sequence[Drawing], failed: dict[str, str
     if experiment.head.reference:
         parts.append(f'<p class="reference">{escape(experiment.head.reference)}</p>')
     parts += [f"<p>{escape(paragraph)}</p>" for paragraph in experiment.head.about.strip().split("\n\n") if paragraph]
-    missing = int(subject.data.attrs.get("missing", 0))
-    if missing:
+    if missing := subject.data.attrs["missing"]:
         parts.append(f'<p class="warning">{missing} of {len(experiment.planned)} runs are missing. Run it again.</p>')
-    for reason in json.loads(subject.data.attrs.get("skipped", "[]")):
+    for reason in json.loads(subject.data.attrs["skipped"]):
         parts.append(f'<p class="note">Skipped: {escape(reason)}</p>')
     if headline := _headline(subject):
         parts.append(f'<p class="headline">{escape(headline)}</p>')
@@ -109,12 +107,9 @@ def _headline(subject: Subject) -> str:
             f"Collaboration does not help here: {when} no method has a mean squared error that is more than 0.5 % "
             "smaller than that of the agents' local means."
         )
-    said = [f"{_span(gains[name])} with {name}" for name in ranked[:MOST_COMPARED]]
-    if len(ranked) > MOST_COMPARED:
-        said.append(f"less with {len(ranked) - MOST_COMPARED} more")
+    said = [f"{_span(gains[name])} with {name}" for name in ranked]
     start = f"A{when[1:]} the mean squared error, compared with that of the agents' local means, is"
-    words = said[0] if len(said) == 1 else ", ".join(said[:-1]) + " and " + said[-1]
-    return f"{start} {words}{_over(rows)}."
+    return f"{start} {enumerated(said)}{_over(rows)}."
 
 
 def _span(gains: list[float]) -> str:
@@ -147,7 +142,7 @@ def _headline_of_cases(rows: list[Row]) -> str:
         if row["numbers"] > 0:
             worst[row["method"]] = max(worst.get(row["method"], 0.0), row["worst / local"])
     start = "The largest mean squared error in any case at any step, relative to that of the local means"
-    words = [f"{_round(worst[method])} for {method}" for method in sorted(worst, key=lambda method: worst[method])]
+    words = [f"{_round(worst[method])} for {method}" for method in sorted(worst, key=worst.__getitem__)]
     return f"{start}: {', '.join(words)}." if words else ""
 
 

@@ -104,33 +104,34 @@ def trust(subject: Subject) -> Drawing:
 @figure
 def time(subject: Subject) -> Drawing:
     """Time per run, and its ratio to CL-colME's."""
-    from colme.lab import plots
+    from colme.lab.plots.lines import plot_time
+    from colme.lab.rows import time_table
 
-    table = plots.time_table(subject.data)
+    table = time_table(subject.data)
     ratios = f" The ratios are relative to {table.attrs['reference']}." if table["ratio"].notna().any() else ""
     caption = (
         "CPU time of a run, with metrics at every recorded step and without compilation: median (bar) and quartiles "
         f"(whiskers) over the seeds.{ratios} Runs were done in parallel."
     )
-    return Drawing(plots.plot_time(subject.data), table, caption)
+    return Drawing(plot_time(subject.data), table, caption)
 
 
 @figure
 def scaling(subject: Subject) -> Drawing:
     """Time per agent and step as the number of agents grows."""
-    from colme.lab import plots
+    from colme.lab.plots.lines import plot_scaling, scaling_table
 
     caption = (
         "CPU time per agent and step, with metrics at the recorded steps and without compilation: median (line) and "
         "quartiles (band) over the seeds."
     )
-    return Drawing(plots.plot_scaling(subject.data), plots.scaling_table(subject.data), caption)
+    return Drawing(plot_scaling(subject.data), scaling_table(subject.data), caption)
 
 
 @figure
 def parameter(subject: Subject) -> Drawing:
     """Mean squared error against the first swept number."""
-    from colme.lab import plots
+    from colme.lab.plots.lines import parameter_table, plot_parameter
     from colme.lab.rows import lines_of, parameters_of
 
     data = subject.data
@@ -151,8 +152,8 @@ def parameter(subject: Subject) -> Drawing:
         "the seeds."
         + (" Dotted lines: the fastest step and the limit of stability of the initial graph." if marks else "")
     )
-    table = plots.parameter_table(data, name, at=at)
-    return Drawing(plots.plot_parameter(data, name, at=at, marks=marks), table, caption)
+    table = parameter_table(data, name, at=at)
+    return Drawing(plot_parameter(data, name, at=at, marks=marks), table, caption)
 
 
 @figure
@@ -204,17 +205,17 @@ def graph(subject: Subject) -> Drawing:
 @figure
 def census(subject: Subject) -> Drawing:
     """How a census works: one agent's bins, its histogram round by round, the mixture, the posterior."""
-    from colme.lab import plots
     from colme.lab.plots._style import panels
+    from colme.lab.plots.census import PARTS, explain_census, plot_census
 
     specs = [each.spec for each in subject.experiment.planned if tag_of(each.spec.method) == "census"]
     if not specs:
         raise ColmeError("no method is a census: the figure 'census' needs one. Add method = 'census'.")
-    spec = msgspec.structs.replace(specs[0], steps=min(150, specs[0].steps), record="log")
-    found = plots.explain_census(spec)
+    spec = msgspec.structs.replace(specs[0], steps=min(150, specs[0].steps))
+    found = explain_census(spec)
     with panels(2, 2, (9.6, 6.6)) as axes:
-        for ax, part in zip(axes, plots.PARTS, strict=True):
-            plots.plot_census(found, part, ax)
+        for ax, part in zip(axes, PARTS, strict=True):
+            plot_census(found, part, ax)
     words = ", ".join(part for part in (spec.source.case, "agent 0", f"t = {found.t}") if part)
     caption = (
         f"How a census works ({words}). 1: the agent's mass; the local means of all agents, which it does not know, "
@@ -227,15 +228,15 @@ def census(subject: Subject) -> Drawing:
 @figure
 def spectrum(subject: Subject) -> Drawing:
     """Eigenvalues of the initial graph's Laplacian, of I - bL and of the Metropolis matrix."""
-    from colme.lab import plots
     from colme.lab.plots._style import panels
+    from colme.lab.plots.spectra import averaging_table, plot_averaging, plot_spectrum, spectrum_table
 
     made, words = initial_graph(subject)
     step = "auto" if "step" in subject.data.dims else getattr(subject.picked.spec.method, "step", "auto")
     step = float(step) if isinstance(step, float | int) else stable_step(made)
     with panels(1, 2, (9.4, 3.3)) as axes:
-        plots.plot_spectrum(made, axes[0])
-        plots.plot_averaging(made, step, axes[1])
+        plot_spectrum(made, axes[0])
+        plot_averaging(made, step, axes[1])
     regular = bool((made.degrees == made.degrees[0]).all())
     line = " with the density of an infinite random regular graph (line)" if regular else ""
     caption = (
@@ -243,14 +244,14 @@ def spectrum(subject: Subject) -> Drawing:
         f"CL-colME, I - bL with b = {step:.3g}, and of C-colME, W; the slowest factor is the largest absolute value "
         "except that of the consensus itself, 1."
     )
-    table = plots.spectrum_table(made).merge(plots.averaging_table(made, step), on="k")
+    table = spectrum_table(made).merge(averaging_table(made, step), on="k")
     return Drawing(axes[0].figure, table, caption)
 
 
 @figure
 def stability(subject: Subject) -> Drawing:
     """Convergence factor of consensus against its step b, and the limit of stability."""
-    from colme.lab import plots
+    from colme.lab.plots.spectra import plot_stability, stability_table
 
     made, words = initial_graph(subject)
     caption = (
@@ -258,7 +259,7 @@ def stability(subject: Subject) -> Drawing:
         "lambda| (line), and measured by repeating the step (circles). Above 1 the iteration diverges."
     )
     steps = np.linspace(0.0, 1.4 * 2.0 / spectrum_of(made).largest, 29)[1:].tolist()
-    return Drawing(plots.plot_stability(made, steps), plots.stability_table(made, steps), caption)
+    return Drawing(plot_stability(made, steps), stability_table(made, steps), caption)
 
 
 def _over_time(subject: Subject, metric: str, caption: str) -> Drawing:

@@ -21,15 +21,13 @@ Found = list[tuple[Planned, list[Trace]]]
 """Every combination of method and parameters, with the traces of its seeds; without traces if it cannot run."""
 
 
-def flags_experiment(
-    methods: tuple[str, ...], seeds: Any, changes: dict[str, Any], *, name: str = "simulate"
-) -> Experiment:
+def flags_experiment(methods: tuple[str, ...], seeds: Any, changes: dict[str, Any]) -> Experiment:
     """The experiment that flags alone describe."""
     scenario = dict(DEFAULTS["scenario"])
     if "bernoulli" in np.atleast_1d(changes.get("distribution", "")):
         del scenario["sigma"]
     table = {"scenario": scenario, "methods": [{"method": each} for each in methods], "seeds": seeds}
-    return Experiment.parse(table, name=name, changes=changes)
+    return Experiment.parse(table, changes=changes)
 
 
 def simulate_flags(

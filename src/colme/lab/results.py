@@ -16,14 +16,13 @@ from colme.lab.experiment import Experiment
 from colme.lab.planning import Planned
 from colme.lab.runs.store import RunStore
 from colme.metrics import METRICS
-from colme.sim.spec import RECORDING
 from colme.support.files import write_whole
 from colme.support.tables import csv_of, parquet_of
 
 ExperimentSource = str | os.PathLike[str] | dict[str, Any] | Experiment
 TIMES = ("seconds", "cpu_seconds")
 """Times of a run, without the warm-up; NaN for a run that was interrupted and resumed."""
-SHOWN_IN_T = {"steps", *RECORDING}
+SHOWN_IN_T = {"steps", "record"}
 """Parameters that are no dimension because t shows them."""
 
 
@@ -44,11 +43,9 @@ def is_results(source: ExperimentSource) -> bool:
     return isinstance(source, str | os.PathLike) and Path(source).is_dir()
 
 
-def opened(
-    source: ExperimentSource, results: str | os.PathLike[str] = "results", changes: dict[str, Any] | None = None
-) -> tuple[Experiment, RunStore]:
+def opened(source: ExperimentSource, results: str | os.PathLike[str]) -> tuple[Experiment, RunStore]:
     """An experiment and the folder in which it keeps its runs."""
-    experiment = experiment_of(source, changes)
+    experiment = experiment_of(source)
     return experiment, RunStore(Path(source) if is_results(source) else Path(results) / experiment.name)  # type: ignore[arg-type]
 
 

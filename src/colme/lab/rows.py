@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -57,7 +58,7 @@ def case_rows(data: xarray.Dataset) -> list[Row]:
             covered = one["coverage"].values[t >= SETTLED]
             known = covered[~np.isnan(covered)]
             rows.append({
-                "case": str(case), "method": str(method), "worst / local": worst_ratio(one),
+                "case": str(case), "method": str(method), "worst / local": over_all_steps(one, WORST_RATIO),
                 "2 x oracle from t": None if reached is None else int(reached),
                 "coverage": f"{known.min():.2f} .. {known.max():.2f}" if len(known) else None,
                 "numbers": float(one["numbers"].values[-1]),
@@ -65,20 +66,19 @@ def case_rows(data: xarray.Dataset) -> list[Row]:
     return rows
 
 
-def worst_ratio(one: xarray.Dataset) -> float:
-    """The largest error relative to local of means over the seeds, from step JUDGED on."""
-    relative = (one["mse"] / one["local_mse"]).values[one["t"].values >= JUDGED]
-    return float(np.nanmax(relative)) if not np.isnan(relative).all() else np.nan
-
-
-def mean_coverage(one: xarray.Dataset) -> float:
-    """The coverage of means over the seeds, on average from step SETTLED on."""
-    covered = one["coverage"].values[one["t"].values >= SETTLED]
-    return float(np.nanmean(covered)) if not np.isnan(covered).all() else np.nan
-
-
-OVER_ALL_STEPS = {WORST_RATIO: worst_ratio, MEAN_COVERAGE: mean_coverage}
+OVER_ALL_STEPS = (WORST_RATIO, MEAN_COVERAGE)
 """Numbers that are expected of means over the seeds, not of each seed."""
+
+
+def over_all_steps(one: xarray.Dataset, metric: str) -> float:
+    """The largest error relative to local of means over the seeds, from step JUDGED on; or their coverage, on average
+    from step SETTLED on."""
+    worst = metric == WORST_RATIO
+    values = one["mse"] / one["local_mse"] if worst else one["coverage"]
+    some = values.values[one["t"].values >= (JUDGED if worst else SETTLED)]
+    if np.isnan(some).all():
+        return np.nan
+    return float(np.nanmax(some) if worst else np.nanmean(some))
 
 
 def _rows(data: xarray.Dataset) -> list[Line]:
@@ -159,9 +159,9 @@ def _measure(data: xarray.Dataset, each: Expected) -> tuple[float, float, float]
     if len(lines) != 1:  # none, or `where` does not determine one
         return (np.nan,) * 3
     one = data.isel(lines[0].places)
-    if summary := OVER_ALL_STEPS.get(each.metric):
-        every = [summary(one.isel(seed=k)) for k in range(one.sizes["seed"])]
-        return summary(one.mean("seed")), float(np.nanmin(every)), float(np.nanmax(every))
+    if each.metric in OVER_ALL_STEPS:
+        every = [over_all_steps(one.isel(seed=k), each.metric) for k in range(one.sizes["seed"])]
+        return over_all_steps(one.mean("seed"), each.metric), float(np.nanmin(every)), float(np.nanmax(every))
     measured = _of_seeds(data, lines[0], each)
     measured = measured[~np.isnan(measured)]
     if not len(measured):
@@ -318,15 +318,10 @@ def number(value: Any, _: object = None) -> str:
     return f"{x:,.0f}" if x.is_integer() and abs(x) < 1e16 else f"{x:,g}"
 
 
-def quartiles(values: xarray.DataArray, axis: str = "seed") -> Floats:
+def quartiles(values: xarray.DataArray) -> Floats:
     """(3, ...): quartiles over the seeds that are there; NaN where none is."""
-    numbers = np.moveaxis(values.values.astype(float), values.dims.index(axis), 0)
-    numbers = np.where(np.isfinite(numbers), numbers, np.nan)
-    missing = np.isnan(numbers)
-    result = np.full((3, *numbers.shape[1:]), np.nan)
-    whole = ~missing.any(axis=0)  # nearly always all: NumPy's nanquantile goes through them one by one
-    result[:, whole] = np.quantile(numbers[:, whole], QUARTILES, axis=0)
-    some = ~whole & ~missing.all(axis=0)
-    if some.any():
-        result[:, some] = np.nanquantile(numbers[:, some], QUARTILES, axis=0)
-    return result
+    numbers = values.where(np.isfinite(values))
+    quantile = np.nanquantile if numbers.isnull().any() else np.quantile  # the former takes them one by one
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "All-NaN slice", RuntimeWarning)
+        return quantile(numbers.values, QUARTILES, axis=values.dims.index("seed"))

@@ -11,7 +11,7 @@ import math
 import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -74,11 +74,10 @@ class WatchedRun:
 
     shown      one or two methods
     spec       the run of the first one
-    title      of the experiment, "" if it has none
+    title      of the experiment, "" if it has none or was changed
     known      every method that can be chosen, by its name in files
     first      the methods of the experiment, as they stand there
     origin     the scenario of the experiment, whose means a viewer stretches
-    kept       texts of fields that none of the methods has
     about      which of the experiment's runs it is, "" if there is but one
     """
 
@@ -88,27 +87,26 @@ class WatchedRun:
     known: Mapping[str, type[Method]]
     first: Mapping[str, Labeled]
     origin: Scenario
-    kept: Mapping[str, str] = field(default_factory=dict)
     about: str = ""
 
     @property
     def methods(self) -> tuple[Method, ...]:
         return tuple(method for _, method in self.shown)
 
-    def feed(self, n_frames: int = WATCH_FRAMES) -> SimulationFeed:
+    def feed(self) -> SimulationFeed:
         """The run from its first step on; it is refused here if it cannot run."""
         labels = [label for label, _ in self.shown]
         specs = [msgspec.structs.replace(self.spec, method=method) for method in self.methods]
-        return SimulationFeed(specs, n_frames, title=self.title or " and ".join(labels), labels=labels)
+        return SimulationFeed(specs, WATCH_FRAMES, title=self.title or " and ".join(labels), labels=labels)
 
     def texts(self) -> dict[str, str]:
         """What the form shows, field by field."""
         spec, scenario = self.spec, self.spec.source
-        texts = dict.fromkeys(FIELDS, "") | dict(self.kept)
+        texts = dict.fromkeys(FIELDS, "")
         texts |= {"method": tag_of(self.methods[0]), "second": "".join(map(tag_of, self.methods[1:]))}
         for name in METHOD_FIELDS:
             values = [getattr(method, name) for method in self.methods if _has(method, name)]
-            texts[name] = _text(values[0]) if values else texts[name]
+            texts[name] = "".join(map(_text, values[:1]))
         if spec.graph in _WITH_DEGREE:
             texts["degree"] = _text(default_degree(scenario.n_agents) if spec.degree is None else spec.degree)
         gap = _gap(scenario)
@@ -149,13 +147,12 @@ class WatchedRun:
             graph = self.spec.parameters()["graph"]
             raise ExperimentError(f"degree={texts['degree']}: the graph {graph!r} has its own degrees. Leave it empty.")
         source = msgspec.structs.replace(self.spec.source, **of_scenario)
-        recorded = self.spec.recording("all") if "steps" in new else self.spec
-        spec: RunSpec = msgspec.structs.replace(recorded, method=shown[0][1], source=source, **fields)
+        if "steps" in new:
+            fields["record"] = "all"
+        spec: RunSpec = msgspec.structs.replace(self.spec, method=shown[0][1], source=source, **fields)
         if new & {"n_agents", "degree"}:
             _check_room(spec)
-        title = f"{self.title.removesuffix(', changed')}, changed" if self.title and new else self.title
-        kept = {name: texts[name] for name in FIELDS}
-        return replace(self, shown=shown, spec=spec, title=title, kept=kept, about="")
+        return replace(self, shown=shown, spec=spec, title="" if new else self.title, about="")
 
     def _chosen(self, texts: dict[str, str], new: set[str]) -> tuple[Labeled, ...]:
         """The methods. Those that were shown before keep their fields, apart from what has changed; a new one is as the
@@ -248,7 +245,7 @@ def watched_run(experiment: Experiment, *, chosen: bool = False) -> WatchedRun:
 
 def experiment_to_watch(source: Path | str, methods: tuple[str, ...], changes: dict[str, Any]) -> Experiment:
     """An experiment from a file, a name or a folder of results, with some fields changed; if methods are given, with
-    these instead of its own: as it has them, or with their defaults. Its title says whether it is that of the file."""
+    these instead of its own: as it has them, or with their defaults. What is not as in the file has not its title."""
     made = experiment_of(source, None if methods else changes).without_expected()
     if methods:
         entries: list[dict[str, Any]] = []
@@ -256,9 +253,9 @@ def experiment_to_watch(source: Path | str, methods: tuple[str, ...], changes: d
             entries += [each for each in made.table["methods"] if each["method"] == tag] or [{"method": tag}]
         folder = source if Path(source).is_dir() else find(source).parent
         made = Experiment.parse(made.table | {"methods": entries}, name=made.name, folder=folder, changes=changes)
-    if not made.head.title or not (methods or changes.keys() - {"seeds"}):
-        return made
-    return replace(made, head=msgspec.structs.replace(made.head, title=f"{made.head.title}, changed"))
+    if methods or changes.keys() - {"seeds"}:
+        made = replace(made, head=msgspec.structs.replace(made.head, title=""))
+    return made
 
 
 def _gap(scenario: Scenario) -> float | None:
@@ -324,15 +321,14 @@ class WatchSession:
     It can be paused, made faster and restarted with other values; at its end it waits for a restart. A value that is
     refused changes nothing: `control` raises the sentence, and what runs goes on."""
 
-    def __init__(self, run: WatchedRun, broadcast: Broadcast, *, n_frames: int = WATCH_FRAMES) -> None:
+    def __init__(self, run: WatchedRun, broadcast: Broadcast) -> None:
         self.run, self.broadcast = run, broadcast
-        self._n_frames = n_frames
         self._changed = threading.Condition()
         self._restarting = threading.Lock()
         self._stopping = False
         self._state: dict[str, float] = {"paused": False, "speed": 1.0}
         self._n_runs, self._shown_at = 0, 0.0
-        self._feed: SimulationFeed | None = run.feed(n_frames)
+        self._feed: SimulationFeed | None = run.feed()
         self._thread = threading.Thread(target=self._work, name="colme watch", daemon=True)
 
     def __enter__(self) -> Self:
@@ -374,7 +370,7 @@ class WatchSession:
             raise RunError(f"values={shorten(values)}: they must be an object, field by field.")
         with self._restarting:  # one after the other; what runs goes on meanwhile
             run = self.run.changed(values)
-            self._show(run, run.feed(self._n_frames))
+            self._show(run, run.feed())
 
     def _show(self, run: WatchedRun, feed: SimulationFeed) -> None:
         with self._changed:
@@ -411,11 +407,9 @@ class WatchSession:
 
     def _advance(self, feed: SimulationFeed) -> None:
         """Publish the next frame, unless the run is no longer shown when it is ready."""
-        target = next(step for step in feed.steps if step > feed.t)
-        while feed.t < target:
+        while not feed.advance():
             if self._stopping or self._feed is not feed:
                 return
-            feed.run.advance(feed.t + 1, target)
         frame = feed.frame()
         with self._changed:
             self._changed.wait_for(lambda: not self._state["paused"] or self._stopping or self._feed is not feed)

@@ -11,7 +11,7 @@ from colme.live.messages import head_of
 
 MOST_FRAMES = 600
 """Frames that are kept; of more, every second one of the older half is dropped."""
-MOST_FRAME_BYTES = 64 << 20
+MOST_FRAME_BYTES = 32 << 20
 """Bytes of the frames that are kept, likewise."""
 MOST_NOTES = 20
 """Notes, and ends, that are kept."""
@@ -47,8 +47,7 @@ class Broadcast:
     all share, and asks for what follows, so that a slow one costs no memory. Messages are numbered from 1 on, also
     through new runs; a start with the same `run` as the last one continues it."""
 
-    def __init__(self, *, most_frames: int = MOST_FRAMES, most_bytes: int = MOST_FRAME_BYTES, late: int = LATE) -> None:
-        self._most_frames, self._most_bytes, self._late = most_frames, most_bytes, late
+    def __init__(self) -> None:
         self._changed = threading.Condition()
         self._newest = 0
         self._start = self._state = _NO_EVENT
@@ -118,7 +117,7 @@ class Broadcast:
         if not rest:
             return None
         late = [kept for kept in rest if kept.kind == "frame" and kept.number > viewer.known]
-        if len(late) > self._late and rest[0].number > viewer.known:
+        if len(late) > LATE and rest[0].number > viewer.known:
             rest = [kept for kept in rest if kept.kind != "frame" or kept is late[-1]]
         viewer.seen = rest[0].number
         return rest[0]
@@ -128,7 +127,7 @@ class Broadcast:
         notes = [each.number for each in self._history if each.kind != "frame"]
         frames = [each for each in self._history if each.kind == "frame"]
         while len(frames) > 1 and (
-            len(frames) > self._most_frames or sum(len(each.message) for each in frames) > self._most_bytes
+            len(frames) > MOST_FRAMES or sum(len(each.message) for each in frames) > MOST_FRAME_BYTES
         ):
             del frames[slice(1, (len(frames) + 1) // 2, 2) if len(frames) > 2 else slice(0, 1)]
         left = {*notes[-MOST_NOTES:], *(each.number for each in frames)}

@@ -11,7 +11,7 @@ import stat
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from colme.errors import NodeError, shorten
 from colme.live.fleet_feed import MOST_AGENTS, Answer, FleetFeed, Statement, key_of
@@ -63,14 +63,11 @@ class NodePoll:
     patience  seconds that a poll waits for answers; later ones are part of the next poll
     """
 
-    def __init__(
-        self, sockets: dict[str, str], *, patience: float = 0.5, ask: Callable[..., dict[str, Any]] = ask,
-        clock: Callable[[], float] = time.monotonic,
-    ):  # fmt: skip
-        self._sockets, self._patience, self._ask, self._clock = sockets, patience, ask, clock
+    def __init__(self, sockets: dict[str, str], *, patience: float):
+        self._sockets, self._patience = sockets, patience
         self._workers = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="ask")
         self._asked: dict[str, Future[None]] = {}
-        self._last: dict[str, tuple[Statement | None, float]] = dict.fromkeys(sockets, (None, clock()))
+        self._last: dict[str, tuple[Statement | None, float]] = dict.fromkeys(sockets, (None, time.monotonic()))
 
     def __call__(self) -> list[Answer]:
         """The newest answers, of those that are still asked the last ones."""
@@ -79,15 +76,15 @@ class NodePoll:
                 self._asked[name] = self._workers.submit(self._hear, name)
         for answered in wait(self._asked.values(), timeout=self._patience).done:
             answered.result()  # raises what is not the node's fault
-        now = self._clock()
+        now = time.monotonic()
         return [Answer(name, statement, now - at) for name, (statement, at) in self._last.items()]
 
     def _hear(self, name: str) -> None:
         try:
-            statement = Statement.parse(self._ask(self._sockets[name], timeout=TIMEOUT))
+            statement = Statement.parse(ask(self._sockets[name], timeout=TIMEOUT))
         except (NodeError, OSError):
             statement = None
-        self._last[name] = statement, self._clock()
+        self._last[name] = statement, time.monotonic()
 
     def close(self) -> None:
         self._workers.shutdown(wait=False, cancel_futures=True)
@@ -106,10 +103,10 @@ class ReportReader:
             end
     """
 
-    def __init__(self, source: str | int, *, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, source: str | int):
         self.bad = 0  # lines that are not reports
         self.notes: list[str] = []  # what a person should know
-        self._source, self._clock = source, clock
+        self._source = source
         self._descriptor: int | None = source if isinstance(source, int) else _open(source)
         self._rest = b""
         self._known: dict[str, _Report] = {}
@@ -126,7 +123,7 @@ class ReportReader:
         except OSError as error:
             self.notes.append(f"The reports cannot be read any more: {error.strerror}.")
             self.close()
-        now = self._clock()
+        now = time.monotonic()
         return [
             Answer(name, report.statement if now - report.at <= report.silent_after else None, now - report.at)
             for name, report in self._known.items()
@@ -173,7 +170,7 @@ class ReportReader:
         statement = Statement.parse(report)
         if statement.gateway is not None:  # names of local agents are unique within their gateway
             name = key_of(f"{statement.gateway}/{name}") or name
-        now, before = self._clock(), self._known.get(name)
+        now, before = time.monotonic(), self._known.get(name)
         if before is None and len(self._known) > MOST_AGENTS:  # one more than are shown, which the feed will say
             return
         silent_after = _FIRST_SILENT if before is None else min(max(3 * (now - before.at), _SILENT[0]), _SILENT[1])

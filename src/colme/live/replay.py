@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from colme.errors import ColmeError
 from colme.live.messages import note
-from colme.live.page import write_page
 from colme.live.simulation import SimulationFeed
 from colme.methods import Method
-from colme.sim.spec import RECORDING, RunSpec
+from colme.sim.spec import RunSpec
 from colme.sim.trace import Trace, labels_of
-from colme.support.files import PathLike
 
 MOST_PANELS = 4
 """Methods that are shown side by side."""
-OF_EACH = {"method", "version", *RECORDING}
+OF_EACH = {"method", "version", "record"}
 """What may differ between traces that are shown together, of their configurations."""
 CHANGED = (
     "This run did not end as the trace did: the samples or the graph were changed since, a graph does not follow from "
     "the rng alone, or another version made the trace."
 )
-
-
-def replay_widget(traces: Sequence[Trace], *, frames: int, height: int) -> Any:
-    """A widget that shows the traces of the first seed."""
-    from colme.live.widget import LiveWidget  # which needs an extra
-
-    return LiveWidget(replay(traces, frames=frames), height=height)
-
-
-def write_replay(traces: Sequence[Trace], path: PathLike, *, frames: int) -> Path:
-    """Write a page that shows the traces of the first seed."""
-    return write_page(path, replay(traces, frames=frames))
 
 
 def replay(traces: Sequence[Trace], *, frames: int) -> Iterator[bytes]:

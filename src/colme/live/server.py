@@ -25,7 +25,6 @@ from __future__ import annotations
 import base64
 import hmac
 import json
-import os
 import re
 import secrets
 import socketserver
@@ -123,7 +122,7 @@ class _Server(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
     request_queue_size = 64
-    allow_reuse_address = os.name != "nt"  # on Windows it would let two programs listen on one port
+    allow_reuse_address = True
 
     def __init__(self, live: LiveServer, port: int) -> None:
         self.live = live

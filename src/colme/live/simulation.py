@@ -55,8 +55,8 @@ class SimulationFeed:
         first, methods = specs[0], [spec.method for spec in specs]
         self.graph = first.first_graph()
         self.steps: list[int] = frame_steps(first.steps, n_frames).tolist()
-        shown = (msgspec.structs.replace(spec, graph=self.graph, degree=None) for spec in specs)
-        self.run = Run([spec.recording(self.steps) for spec in shown])
+        shown = {"graph": self.graph, "degree": None, "record": self.steps}
+        self.run = Run([msgspec.structs.replace(spec, **shown) for spec in specs])
         self.title, self.labels = title, list(labels) or [method.label for method in methods]
         self.agents, self.edges = _shown(self.graph)
         self.window = _window(first.source)
@@ -105,11 +105,15 @@ class SimulationFeed:
 
     def next_frame(self) -> bytes:
         """Advance to the next step that is shown, and show it."""
-        run = self.run
-        target = next(step for step in self.steps if step > self.t)
-        while self.t < target:
-            run.advance(self.t + 1, target)
+        while not self.advance():
+            pass
         return self.frame()
+
+    def advance(self) -> bool:
+        """Advance towards the next step that is shown, as far as samples are ready; whether it is reached."""
+        target = next(step for step in self.steps if step > self.t)
+        self.run.advance(self.t + 1, target)
+        return self.t == target
 
     def frame(self) -> bytes:
         """The numbers of all agents now."""

@@ -25,8 +25,6 @@ try:
 except ImportError:
     raise missing_extra("anywidget", "notebook", "trace.live()") from None
 
-MOST_BYTES = 32 << 20
-"""Of the frames that are kept."""
 GROWTH = 0.1
 """The recording is set anew when this share has been added to it."""
 
@@ -47,7 +45,7 @@ class LiveWidget(anywidget.AnyWidget):
 
     def __init__(self, messages: Iterable[bytes] = (), *, height: int = 640):
         self._lock = threading.RLock()
-        self._kept = Broadcast(most_bytes=MOST_BYTES)
+        self._kept = Broadcast()
         self.closed = threading.Event()  # nothing can be published from then on
         self._added, self._since = False, 0  # whether messages were published, how many since the recording was set
         pixels = whole(height, "height", "height=640", low=100, high=10_000)

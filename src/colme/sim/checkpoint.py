@@ -7,7 +7,6 @@ Parts hold rows by agent (`colme.support.saved`), so that a run can be continued
 from __future__ import annotations
 
 import contextlib
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,7 @@ from colme._core.team import Neighborhood
 from colme.errors import CheckpointError, shorten
 from colme.graphs import row_ends
 from colme.support.arrays import Array
-from colme.support.files import read_arrays, write_arrays
+from colme.support.files import nothing_missing, read_arrays, write_arrays
 from colme.support.saved import COMMON
 
 FORMAT, PART_FORMAT = "colme checkpoint 1", "colme checkpoint part 1"
@@ -60,10 +59,8 @@ def read_checkpoint(path: Path, block: Neighborhood, configuration: dict[str, An
                 (first, end, read_arrays(path.with_name(name), PART_FORMAT)[1]) for name, first, end in head["parts"]
                 if first < block.first + block.n_own and block.first < end
             ]  # fmt: skip
-        try:
+        with nothing_missing(path):
             found = _join(parts, block, split)
-        except (KeyError, IndexError, ValueError) as error:
-            raise CheckpointError(f"{path.name} is torn: {error}. Delete it and start anew.") from None
     return arrays | found
 
 
@@ -125,14 +122,3 @@ def together(block: Neighborhood) -> Any:
             failure = CheckpointError(said.partition("\n")[0])
     if failure is not None:
         raise failure
-
-
-def check_room(path: Path, n_bytes: int) -> None:
-    """Refuse a disk that has no room for two checkpoints of this size, before any work is done."""
-    with contextlib.suppress(OSError):
-        free = shutil.disk_usage(path.parent).free
-        if free < 2 * n_bytes:
-            raise CheckpointError(
-                f"{path.parent} has {free / 1e9:.2g} GB left: two checkpoints of this run take {2 * n_bytes / 1e9:.2g} "
-                "GB. Make room, or choose another folder."
-            )

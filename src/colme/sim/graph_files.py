@@ -34,9 +34,7 @@ def is_graph_file(name: str) -> bool:
 
 
 def find_graph(name: str, folder: Path, where: str = "the current folder") -> str:
-    """The absolute path of a graph file that is named relative to a folder; "" for a family of graphs."""
-    if not is_graph_file(name):
-        return ""
+    """The absolute path of a graph file that is named relative to a folder."""
     path = folder / name
     if path.suffix.lower() not in ENDINGS:
         raise GraphError(f"graph={name!r}: it must end in one of {', '.join(ENDINGS)}. Convert the file.")

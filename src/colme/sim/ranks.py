@@ -14,7 +14,7 @@ import textwrap
 import threading
 import weakref
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -41,8 +41,8 @@ def mpi() -> Any:
     except (ImportError, RuntimeError) as error:  # it looks for an MPI when it is imported
         reason = textwrap.shorten(str(error), 120, placeholder=" ..")
         raise RunError(
-            f"mpi4py finds no MPI ({reason}): there must be one beside it. Try: pip install mpich (on Windows: "
-            "impi-rt), or load your cluster's MPI module."
+            f"mpi4py finds no MPI ({reason}): there must be one beside it. Try: pip install mpich, "
+            "or load your cluster's MPI module."
         ) from None
     return MPI
 
@@ -330,14 +330,13 @@ def _look_up(indices, index):
 
 
 @contextlib.contextmanager
-def stop_on_interrupt() -> Iterator[threading.Event]:
-    """An event that Ctrl-C sets, where it can; mpiexec sends it to all ranks."""
-    stop = threading.Event()
+def on_interrupt(react: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C calls this function, in the main thread, which alone hears it; mpiexec sends it to all ranks."""
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield
         return
-    before = signal.signal(signal.SIGINT, lambda *_: stop.set())
+    before = signal.signal(signal.SIGINT, lambda *_: react())
     try:
-        yield stop
+        yield
     finally:
         signal.signal(signal.SIGINT, before)

@@ -27,11 +27,12 @@ from colme.moments import Moments
 from colme.recording import Recording
 from colme.samples import ScenarioStream
 from colme.scenario import Scenario
-from colme.sim.checkpoint import check_room, read_checkpoint, together, write_checkpoint
+from colme.sim.checkpoint import read_checkpoint, together, write_checkpoint
 from colme.sim.sampling import Errors, Sampler
 from colme.sim.spec import EXCHANGE, RunSpec, as_in_file, digest
 from colme.sim.trace import Final, Trace
 from colme.support.arrays import Array, Floats, Integers, Mask
+from colme.support.files import nothing_missing
 from colme.support.saved import from_arrays, splits, to_arrays
 
 TELL_EVERY = 0.1
@@ -80,8 +81,7 @@ class Run:
         graph = self._first_graph(hood)
         for each in specs:
             each.method.check(source.n_agents, graph)
-            if source.loss > 0:
-                each.method.check_loss(source.loss)
+            each.method.check_loss(source.loss)
         hood = self.hood = hood if team.size == 1 else team.neighborhood(hood, graph.indices)
         stream, n = self.stream, self.stream.n_agents
         class_ = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
@@ -102,10 +102,6 @@ class Run:
         self.sampler = Sampler(self.stream, self.world, steps)
         self._tables = np.full((len(specs), self.sampler.most, len(OF_METHOD)), nan)
         self._checkpoint, self._every = checkpoint, checkpoint_every
-        if checkpoint is not None and team.size > 1:
-            size = int(team.total(sum(array.nbytes for array in self._own_arrays().values())))
-            with together(hood):
-                check_room(checkpoint, size)
         # where the first worker sees one: others may see the folder of another machine a little later
         if checkpoint is not None and team.any(team.rank == 0 and checkpoint.exists()):
             self._resume(checkpoint)
@@ -147,8 +143,7 @@ class Run:
             if stops and t < self.n_steps:
                 self.save()
                 raise Interrupted
-        if self._checkpoint is not None:
-            self.save()
+        self.save()
         return self._traces(final=final or team.size == 1)
 
     def step(self, t: int) -> None:
@@ -200,13 +195,8 @@ class Run:
 
     def _resume(self, path: Path) -> None:
         arrays = read_checkpoint(path, self.hood, self._identity())
-        with together(self.hood):
-            try:
-                self._take_over(path, arrays)
-            except (KeyError, ValueError) as error:
-                if isinstance(error, CheckpointError):
-                    raise
-                raise CheckpointError(f"{path.name} is torn: {error}. Delete it and start anew.") from None
+        with together(self.hood), nothing_missing(path):
+            self._take_over(path, arrays)
 
     def _take_over(self, path: Path, arrays: dict[str, Array]) -> None:
         if arrays["t"] > self.n_steps:

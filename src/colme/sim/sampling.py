@@ -131,7 +131,7 @@ class Errors:
     ) -> None:  # fmt: skip
         """out[0:3] = the metrics of the run, for agents with different counts: local mean squared error and error rate,
         and the oracle's mean squared error."""
-        out[:2] = self.estimates(mean, truth)[:2]
+        out[:2] = self.estimates(mean, truth)
         totals = np.empty((self.hood.n_pages, 3, len(self.class_size)))
         _sum_by_class(mean, count, self.class_, self.hood.page, totals)
         total, samples, agents = self.hood.team.gather(totals).sum(axis=0)

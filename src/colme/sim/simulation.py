@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import os
-import tempfile
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
@@ -26,7 +25,7 @@ from colme.sim.spec import RunFields, RunSpec
 from colme.sim.threads import run_threads
 from colme.sim.trace import Trace, Traces
 from colme.support.arrays import Floats
-from colme.support.files import PathLike
+from colme.support.files import PathLike, check_writable
 
 Source = Scenario | Recording | Floats
 
@@ -130,7 +129,7 @@ def simulate(
         results = _run_in_ranks(runs, progress, n_steps, ranks)
     else:
         n_jobs = min(len(runs), n_jobs or max(1, available_cores() // (threads or 1)))
-        with _reporter(progress, n_steps) if progress else contextlib.nullcontext() as tell:
+        with _reporter(progress, n_steps) as tell:
             results = _run_all(runs, tell, n_jobs, threads or 1)
     if seeds is None and isinstance(method, Method):
         return results[0][0]
@@ -157,11 +156,10 @@ def _run_in_ranks(
     runs: list[partial[Run]], progress: Callable[[Progress], None] | bool | None, n_steps: int, ranks: Any
 ) -> list[list[Trace]]:
     """One seed after the other, each shared by all ranks; the first one reports progress."""
-    from colme.sim.ranks import RankTeam, stop_on_interrupt
+    from colme.sim.ranks import RankTeam, on_interrupt
 
-    team = RankTeam(ranks)
-    reporter = _reporter(progress, n_steps) if progress and team.rank == 0 else contextlib.nullcontext()
-    with reporter as tell, stop_on_interrupt() as stop:
+    team, stop = RankTeam(ranks), threading.Event()
+    with _reporter(progress if team.rank == 0 else None, n_steps) as tell, on_interrupt(stop.set):
         try:
             return [run(team=team).go(tell, stop) for run in runs]
         except Interrupted:
@@ -208,7 +206,7 @@ def available_cores() -> int:
 
 def _seeds(seed: int | None, seeds: Iterable[int] | None) -> list[int]:
     if seeds is None:
-        return [check_seed(0 if seed is None else seed)]
+        return [0 if seed is None else seed]
     if seed is not None or not isinstance(seeds, Iterable):
         raise RunError(f"seed={seed}, seeds={shorten(seeds)}: give one seed, or several as seeds=range(10).")
     every = [check_seed(each) for each in seeds]
@@ -222,21 +220,22 @@ def _checkpoint_folder(path: Path, many: bool) -> Path:
         raise RunError(f"checkpoint={path}: with seeds= it must be a folder, and this is a file. Try {path}.d.")
     if not many and path.is_dir():
         raise RunError(f"checkpoint={path}: it must be a file, and this is a folder. Try {path / 'run.npz'}.")
-    folder = path if many else path.parent
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        tempfile.TemporaryFile(dir=folder).close()  # better to know now than at the first save
-    except OSError as error:
-        raise RunError(f"cannot write in {folder}: {error.strerror}. Choose a folder that is writable.") from None
+    file = path / "seed.npz" if many else path
+    check_writable(file)  # better to know now than at the first save
+    file.parent.mkdir(parents=True, exist_ok=True)
     return path
 
 
 @contextlib.contextmanager
-def _reporter(progress: Callable[[Progress], None] | bool, total: int) -> Iterator[Callable[[Progress], None]]:
+def _reporter(
+    progress: Callable[[Progress], None] | bool | None, total: int
+) -> Iterator[Callable[[Progress], None] | None]:
     """The progress callback, never called twice at once; True becomes a bar on stderr."""
+    if not progress:
+        yield None
+        return
     lock = threading.Lock()
-    with contextlib.ExitStack() as stack:
-        report = progress if callable(progress) else _bar(total, stack)
+    with contextlib.nullcontext(progress) if callable(progress) else _bar(total) as report:
 
         def tell(news: Progress) -> None:
             with lock:
@@ -245,18 +244,19 @@ def _reporter(progress: Callable[[Progress], None] | bool, total: int) -> Iterat
         yield tell
 
 
-def _bar(total: int, stack: contextlib.ExitStack) -> Callable[[Progress], None]:
-    """A progress bar on stderr that is shown until the stack is closed."""
+@contextlib.contextmanager
+def _bar(total: int) -> Iterator[Callable[[Progress], None]]:
+    """A progress bar on stderr."""
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
     from rich.progress import Progress as Bar
 
     columns = TextColumn("simulating"), BarColumn(), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn()
-    bar = stack.enter_context(Bar(*columns, console=Console(stderr=True)))
-    task, done = bar.add_task("", total=total), dict[int, int]()
+    with Bar(*columns, console=Console(stderr=True)) as bar:
+        task, done = bar.add_task("", total=total), dict[int, int]()
 
-    def report(news: Progress) -> None:
-        done[news.seed] = news.step
-        bar.update(task, completed=sum(done.values()))
+        def report(news: Progress) -> None:
+            done[news.seed] = news.step
+            bar.update(task, completed=sum(done.values()))
 
-    return report
+        yield report

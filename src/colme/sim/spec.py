@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 
 import msgspec
 import numpy as np
-from msgspec.structs import asdict, fields, force_setattr, replace
+from msgspec.structs import asdict, force_setattr, replace
 
 from colme import graphs
 from colme._core import random
@@ -31,8 +31,6 @@ EXCHANGE: dict[str, type] = {"mixed": np.float32, "double": np.float64}
 FAMILIES = ("regular", "gnp", "ring", "small-world", "complete")
 N_STEPS, MOST_STEPS = 1000, 10**9
 """Steps of a run on a scenario: by default, and at most."""
-RECORDING = ("record",)
-"""The fields of a run that only choose which of its steps are recorded."""
 CHECK_UP_TO = 20_000
 """Number of agents up to which a graph is made before the first run, to refuse early what does not fit it."""
 
@@ -89,11 +87,11 @@ class RunSpec(Setup, frozen=True, kw_only=True):
         check_seed(self.seed)
         self._check_graph()
         longest = self.source.n_steps if isinstance(self.source, Recording) else None
-        steps = (longest or N_STEPS) if self.steps is None else whole(self.steps, "steps", "steps=2000", RunError)
+        steps = longest or N_STEPS
+        if self.steps is not None:
+            steps = whole(self.steps, "steps", "steps=2000", RunError, high=MOST_STEPS)
         if longest is not None and steps > longest:
             raise RunError(f"steps={steps}: the recording has {longest} steps. Ask for at most that many.")
-        if steps > MOST_STEPS:
-            raise RunError(f"steps={shorten(steps)}: at most {MOST_STEPS:,} are allowed. Try steps=2000.")
         force_setattr(self, "steps", steps)
         positive(self.tolerance, "tolerance", "tolerance=0.1", RunError)
         _ = self.recorded  # refuses what records nothing
@@ -133,11 +131,6 @@ class RunSpec(Setup, frozen=True, kw_only=True):
     def recorded(self) -> Integers:
         """The steps that are recorded."""
         return recorded_steps(self.record, self.steps)
-
-    def recording(self, record: Record) -> RunSpec:
-        """The same run with these of its steps recorded, and no others."""
-        others = {each.name: each.default for each in fields(Setup) if each.name in RECORDING}
-        return replace(self, **others | {"record": record})
 
     @property
     def graph_file(self) -> str:

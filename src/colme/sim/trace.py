@@ -22,6 +22,8 @@ from colme.support.files import PathLike, names_known, nothing_missing, read_arr
 from colme.support.tables import html_fragment, html_table, number
 
 FORMAT = "colme trace 1"
+_ALWAYS = ("estimate", "mean", "count", "groups")
+"""Arrays of a final state by agent."""
 _SOMETIMES = ("truth", "probability", "lower", "upper")
 """Of a final state, where known."""
 _SHOWN = tuple(name for rank in (1, 2) for name, metric in METRICS.items() if metric.shown == rank)
@@ -145,7 +147,7 @@ class Trace:
         """Write to one file (NumPy's .npz, no pickle), atomically."""
         arrays: dict[str, Array] = {"t": self.t} | {name: getattr(self, name) for name in METRICS}
         final = self.final
-        arrays |= {"estimate": final.estimate, "mean": final.mean, "count": final.count, "groups": final.groups}
+        arrays |= {name: getattr(final, name) for name in _ALWAYS}
         arrays |= {"indptr": final.graph.indptr, "indices": final.graph.indices}
         sometimes = {"class": final.class_} | {name: getattr(final, name) for name in _SOMETIMES}
         arrays |= {name: array for name, array in sometimes.items() if array is not None}
@@ -158,16 +160,14 @@ class Trace:
         """Read what `save` wrote."""
         head, arrays = read_arrays(path, FORMAT)
         with nothing_missing(path):
-            final = Final(
-                arrays["estimate"], arrays["mean"], arrays["count"], Graph(arrays["indptr"], arrays["indices"]),
-                arrays["groups"], arrays.get("class"), **{name: arrays.get(name) for name in _SOMETIMES},
-            )  # fmt: skip
-            step, mse = arrays["t"], arrays["mse"]
-            unknown = np.full(len(step), np.nan)  # metrics that the version which wrote the file did not have
-            metrics: dict[str, Any] = {name: arrays.get(name, unknown) for name in METRICS} | {"t": step, "mse": mse}
-            method, seed, configuration = head["method"], head["seed"], head["configuration"]
+            known: Any = {name: arrays[name] for name in _ALWAYS} | {name: arrays.get(name) for name in _SOMETIMES}
+            final = Final(graph=Graph(arrays["indptr"], arrays["indices"]), class_=arrays.get("class"), **known)
+            metrics: dict[str, Any] = {name: arrays[name] for name in ("t", "mse")}
+            unknown = np.full(len(metrics["t"]), np.nan)  # metrics that the version which wrote the file did not have
+            metrics |= {name: arrays.get(name, unknown) for name in METRICS}
+            seed, configuration = head["seed"], head["configuration"]
             with names_known(path):
-                method = decode_method(method)
+                method = decode_method(head["method"])
         return cls(method=method, seed=seed, final=final, configuration=configuration, **metrics)
 
     def to_xarray(self) -> Any:
@@ -213,29 +213,29 @@ class Traces(Sequence[Trace]):
             return html_fragment("No traces.")
         methods = _distinct(trace.method for trace in self)
         labels, seeds = labels_of(methods), {trace.seed for trace in self}
-        rows, best = [], (np.inf, "")
+        rows = []
         for method, label in zip(methods, labels, strict=True):
             of_it = [trace for trace in self if trace.method == method]
-            ends = [{name: float(getattr(trace, name)[-1]) for name in _SHOWN} for trace in of_it]
-            medians = {name: float(np.median([each[name] for each in ends])) for name in _SHOWN}
-            best = min(best, (medians["mse"] if medians["mse"] == medians["mse"] else np.inf, label))
+            medians = {name: float(np.median([getattr(trace, name)[-1] for trace in of_it])) for name in _SHOWN}
             steps = {int(trace.t[-1]) for trace in of_it}
             rows.append({"method": label, "seeds": number(len(of_it)), "t": number(max(steps))} | _shown(medians))
         count = f"{len(methods)} method{'s' * (len(methods) > 1)}, {len(seeds)} seed{'s' * (len(seeds) > 1)}"
-        smallest = f": the smallest error is that of {best[1]}" if best[0] < np.inf and len(methods) > 1 else ""
         more = f" {len(rows) - _MOST_ROWS} more methods are not shown." if len(rows) > _MOST_ROWS else ""
         table = html_table(rows[:_MOST_ROWS], words=("method",))
-        return html_fragment(f"{count}{smallest}.", (), table, f"Medians over the seeds at the last step, t.{more}")
+        return html_fragment(f"{count}.", (), table, f"Medians over the seeds at the last step, t.{more}")
 
     def live(self, *, frames: int = 120, height: int = 640) -> Any:
         """A widget for notebooks that shows all methods side by side, at most four, under the first seed; see
         `Trace.live`."""
-        return named("colme.live.replay:replay_widget")(self, frames=frames, height=height)
+        return named("colme.live.widget:LiveWidget")(self._replayed(frames), height=height)
 
     def write_live(self, path: PathLike, *, frames: int = 120) -> Path:
         """Write what `live` shows as a page of its own, which any browser can open."""
-        page: Path = named("colme.live.replay:write_replay")(self, path, frames=frames)
+        page: Path = named("colme.live.page:write_page")(path, self._replayed(frames))
         return page
+
+    def _replayed(self, frames: int) -> Any:
+        return named("colme.live.replay:replay")(self, frames=frames)
 
     def select(self, *, method: Method | None = None, seed: int | None = None) -> Traces:
         """Those of this method, of this seed, or of both."""

@@ -20,6 +20,8 @@ LISTED = 10
 """Agents in a small table."""
 NAME_WIDTH, GROUP_WIDTH = 60, 20
 """Characters of the names of agents and of known groups in the rows of a table, at most."""
+ANSWERS = {"rank": ",.1f", "rank_lower": ",.0f", "rank_upper": ",.0f"}
+"""The formats of answers that are no probabilities."""
 N_FINDINGS = 3
 FINDINGS = ("Table", "Faulty-looking", "Drift", "n_half", "Autocorrelation", "Covariates", "Counts", "Method")
 """Topics of sentences in HTML, in the order in which they are chosen."""
@@ -63,7 +65,6 @@ def agent_rows(result: Result, agents: Sequence[int]) -> list[tables.Row]:
     """These agents as texts, with the columns that have something to show."""
     style, flags = number_format(result), result.flag_names()
     grouped, flagged = bool((result.group >= 0).any()), any(flags[a] for a in agents)
-    forms = {"rank": ",.1f", "rank_lower": ",d", "rank_upper": ",d"}
 
     def text(value: float, form: str) -> str:
         return "-" if math.isnan(value) else f"{value:{form}}"
@@ -72,7 +73,7 @@ def agent_rows(result: Result, agents: Sequence[int]) -> list[tables.Row]:
     for a in agents:
         row = {"agent": tables.safe_name(result.agent[a], NAME_WIDTH), "n": f"{result.n[a]:,}"}
         row |= {name: text(getattr(result, name)[a], style) for name in ("mean", "estimate", "lower", "upper")}
-        row |= {name: text(values[a], forms.get(name, ".3f")) for name, values in result.answers.items()}
+        row |= {name: text(values[a], ANSWERS.get(name, ".3f")) for name, values in result.answers.items()}
         if grouped:
             row["group"] = group_name(result, int(result.group[a]), GROUP_WIDTH) if result.group[a] >= 0 else "-"
             row["probability"] = text(result.probability[a], ".2f")

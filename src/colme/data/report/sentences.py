@@ -251,13 +251,13 @@ def _covariates(result: Result) -> str:
     if result.summary.method == "local" or not (used or others):
         return ""
     does, are = ("does", "is") if len(others) == 1 else ("do", "are")
-    unused = f"{_enumerated(others)} {does} not tell the mean beyond chance" if others else ""
+    unused = f"{enumerated(others)} {does} not tell the mean beyond chance" if others else ""
     if not used:
         return f"{unused}, and {are} not used."
-    return "; ".join(filter(None, (f"What is expected of an agent depends on {_enumerated(used)}", unused))) + "."
+    return "; ".join(filter(None, (f"What is expected of an agent depends on {enumerated(used)}", unused))) + "."
 
 
-def _enumerated(names: Sequence[str]) -> str:
+def enumerated(names: Sequence[str]) -> str:
     """The first few names, with "and" before the last."""
     if len(names) > NAMED:
         return f"{', '.join(names[:NAMED])} and {len(names) - NAMED} more"

@@ -29,7 +29,8 @@ def estimate_density(method: Method, scenario: Scenario, **fields: Unpack[RunFie
 
     Every column integrates to the share of agents within these values; the coordinate `wrong_edges` is the share of
     edges between classes still alive."""
-    run, steps = run_of(method, scenario, fields)
+    run = run_of(method, scenario, fields)
+    steps = run.n_steps
     means = sorted(set(scenario.all_means))
     room = 0.9 * (means[-1] - means[0]) or float(np.max(scenario.known_scale))  # of a lone class, its noise
     t = np.unique(np.geomspace(1, steps, TIMES).round().astype(int))
@@ -52,10 +53,10 @@ def estimate_density(method: Method, scenario: Scenario, **fields: Unpack[RunFie
     )
 
 
-def run_of(method: Method, scenario: Scenario, fields: Any) -> tuple[Run, int]:
-    """A run that is done step by step, and the number of its steps. Errors are not measured."""
+def run_of(method: Method, scenario: Scenario, fields: Any) -> Run:
+    """A run that is done step by step. Errors are not measured."""
     spec = RunSpec(method=method, source=scenario, **fields)
-    return Run([replace(spec, record=(spec.steps,))]), spec.steps
+    return Run([replace(spec, record=(spec.steps,))])
 
 
 def shares(estimate: Floats, edges: Floats) -> Floats:

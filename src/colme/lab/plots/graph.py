@@ -53,7 +53,8 @@ def separation(method: Method, scenario: Scenario, **fields: Unpack[RunFields]) 
         raise ColmeError(
             f"n_agents={scenario.n_agents}: a picture can show at most {MOST} agents. Try Scenario(n_agents=100, ...)."
         )
-    run, steps = run_of(method, scenario, fields)
+    run = run_of(method, scenario, fields)
+    steps = run.n_steps
     before = run.states[0].edges.graph()
     for t in range(1, steps + 1):
         run.step(t)

@@ -129,8 +129,8 @@ def stability_table(graph: Graph, steps_b: Sequence[float] | Floats) -> pd.DataF
     return pd.DataFrame({"b": b, "theory": theory, "measured": measure(graph, b)})
 
 
-def measure(graph: Graph, b: Floats, rounds: int = ROUNDS) -> Floats:
-    """|M^k x| / |M^(k-1) x| with M = I - bL, k = rounds, and x random and orthogonal to constants on components.
+def measure(graph: Graph, b: Floats) -> Floats:
+    """|M^k x| / |M^(k-1) x| with M = I - bL, k = ROUNDS, and x random and orthogonal to constants on components.
 
     For a symmetric M these ratios never fall and never exceed the factor f of theory, and the last one is at least
     their geometric mean >= f c^(1/k), where c is the part of x/|x| along the slowest eigenvector, about 1/sqrt(n)."""
@@ -144,7 +144,7 @@ def measure(graph: Graph, b: Floats, rounds: int = ROUNDS) -> Floats:
     member: Any = csr_array((np.ones(n), (component, np.arange(n))), shape=(len(sizes), n))
     x = np.repeat(np.random.default_rng(0).standard_normal((n, 1)), len(b), axis=1)
     growth = np.zeros(len(b))
-    for _ in range(rounds):
+    for _ in range(ROUNDS):
         x -= ((member @ x) / sizes)[component]  # rounding would bring constants back, and they do not shrink
         length = np.linalg.norm(x, axis=0)
         x /= np.where(length > 0, length, 1.0)

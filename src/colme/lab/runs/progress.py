@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import contextlib
 import sys
 import threading
@@ -26,7 +25,7 @@ class Work(NamedTuple):
     runs: int
     running: int
     share: float
-    """Of all the work; the runs of a method weigh what its runs have taken so far."""
+    """Of all the work, in agents times steps."""
     steps_per_second: float
     seconds: float
     """Of work: without the start of processes and the compilation of kernels."""
@@ -45,12 +44,9 @@ class _Watcher:
     def __init__(self, store: RunStore, planned: Sequence[Planned]):
         self.store, self.planned = store, {each.name: each for each in planned}
         self.looked, self.worked = time.monotonic(), 0.0
-        self.gained = [(0.0, 0.0)]  # when how much of the work was done
         self.done: set[str] = set()
         self.before = self.store.steps_done()  # the steps of an earlier session do not count as speed of this one
         self.steps = dict(self.before)  # the last known ones; a file that is just being written cannot be read
-        self.began: dict[str, float] = {}
-        self.cost: dict[str, list[float]] = {}  # label -> seconds per agent and step of finished runs
 
     def look(self) -> Work:
         now, before = time.monotonic(), self.before
@@ -64,31 +60,19 @@ class _Watcher:
         if going or fresh:
             self.worked += now - self.looked
         self.looked = now
-        for name in going:
-            self.began.setdefault(name, self.worked)
-        for each in (self.planned[name] for name in fresh & self.began.keys() - before.keys()):
-            seconds = max(self.worked - self.began[each.name], 0.05)
-            self.cost.setdefault(each.label, []).append(seconds / each.size)
-        known = {label: sum(costs) / len(costs) for label, costs in self.cost.items()}
-        usual = sum(known.values()) / len(known) if known else 1.0
-        total = finished = earlier = 0.0
-        steps = 0
+        total = finished = gained = steps = 0
         for name, each in self.planned.items():
             step = each.spec.steps if name in self.done else self.steps.get(name, 0)
-            first = min(before.get(name, 0), step)
-            of_step = each.spec.source.n_agents * known.get(each.label, usual)
-            total += of_step * each.spec.steps
-            finished += of_step * step
-            earlier += of_step * first
-            steps += step - first
-        share, gained = finished / total, (finished - earlier) / total
-        self.gained.append((self.worked, gained))
-        # the speed of the second half of the time: the first runs of a process also import what they need
-        then, before_then = self.gained[bisect.bisect(self.gained, (self.worked / 2,)) - 1]
-        rate = (gained - before_then) / max(self.worked - then, 1e-9)
-        left = (1 - share) / rate if rate > 0 and gained > 0.05 and self.worked > 1 else None
+            made = max(step - before.get(name, 0), 0)
+            n_agents = each.spec.source.n_agents
+            total += each.size
+            finished += n_agents * step
+            gained += n_agents * made
+            steps += made
+        # runs are in the order of their seeds: the methods, slow ones and quick ones, take turns
+        left = self.worked * (total - finished) / gained if gained > 0.05 * total and self.worked > 1 else None
         speed = steps / max(self.worked, 1e-9)
-        return Work(len(self.done), len(self.planned), len(going), share, speed, self.worked, left)
+        return Work(len(self.done), len(self.planned), len(going), finished / total, speed, self.worked, left)
 
 
 @contextlib.contextmanager

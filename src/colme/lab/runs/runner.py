@@ -27,6 +27,7 @@ from colme.lab.runs.progress import Work, show, watch
 from colme.lab.runs.store import RunStore, parquet
 from colme.lab.runs.worker import RunOutcome, Task, attend, perform
 from colme.sim.graph_files import is_graph_file
+from colme.sim.ranks import on_interrupt
 from colme.sim.run import check_team
 from colme.sim.simulation import available_cores
 from colme.support.files import write_whole
@@ -183,7 +184,17 @@ def carry_out(
         )
         for each in plan.missing
     ]  # fmt: skip
-    with _display(progress, plan), _stop_on_interrupt(stop_file) as interrupted:
+    interrupted = threading.Event()
+
+    def ask() -> None:
+        """The first Ctrl-C asks the runs to save and stop; the second one stops at once."""
+        if interrupted.is_set():
+            raise Stopped
+        interrupted.set()
+        with contextlib.suppress(OSError):
+            stop_file.touch()
+
+    with _display(progress, plan), on_interrupt(ask):
         try:
             if parallel:
                 outcomes = _hand_out(tasks, min(jobs, len(tasks)), backend, scheduler)
@@ -251,9 +262,6 @@ def _survive(tasks: list[Task], jobs: int, done: list[RunOutcome]) -> bool:
 @contextlib.contextmanager
 def _block_interrupts() -> Iterator[None]:
     """Ctrl-C waits until the block ends."""
-    if not hasattr(signal, "pthread_sigmask"):  # Windows
-        yield
-        return
     from multiprocessing import resource_tracker
 
     resource_tracker.ensure_running()  # older Pythons, when they start it, let Ctrl-C through again
@@ -327,26 +335,3 @@ def _display(progress: Callable[[Work], None] | bool, plan: RunPlan) -> Iterator
     shown = show(plan.experiment.name) if progress is True else contextlib.nullcontext(progress)
     with shown as tell, watch(plan.store, plan.missing, tell) if tell else contextlib.nullcontext():
         yield
-
-
-@contextlib.contextmanager
-def _stop_on_interrupt(stop_file: Path) -> Iterator[threading.Event]:
-    """The first Ctrl-C asks the runs to save and stop; the second one stops at once."""
-    interrupted = threading.Event()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupted
-        return
-    before = signal.getsignal(signal.SIGINT)
-
-    def ask(number: int, frame: Any) -> None:
-        if interrupted.is_set():
-            raise Stopped
-        interrupted.set()
-        with contextlib.suppress(OSError):
-            stop_file.touch()
-
-    signal.signal(signal.SIGINT, ask)
-    try:
-        yield interrupted
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -14,12 +14,12 @@ whose files do not fit together (a disk that filled up, an incomplete copy) coun
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import json
 import os
 import platform
 import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
@@ -29,13 +29,8 @@ from typing import Any
 import colme
 from colme.errors import RunError, missing_extra
 from colme.sim.run import Interrupted
-from colme.support.files import flush, write_text
+from colme.support.files import check_writable, flush, write_text
 from colme.support.structs import read_toml
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 PACKAGES = ("numpy", "numba", "llvmlite", "msgspec", "pyarrow", "xarray", "joblib", "matplotlib", "scipy")
 """The packages that numbers depend on."""
@@ -55,14 +50,9 @@ class RunStore:
 
     def prepare(self) -> None:
         """Create the folders and check that they are writable, before the first run."""
-        try:
-            for folder in (self.runs, self.work):
-                folder.mkdir(parents=True, exist_ok=True)
-                tempfile.TemporaryFile(dir=folder).close()
-        except OSError as error:
-            raise RunError(
-                f"cannot write in {self.folder}: {error.strerror}. Choose another folder with --results."
-            ) from None
+        for folder in (self.runs, self.work):
+            check_writable(folder / "run")
+            folder.mkdir(parents=True, exist_ok=True)
 
     def is_complete(self, name: str) -> bool:
         return self.read_json(name) is not None
@@ -113,9 +103,6 @@ class RunStore:
         folder = self.work / name
         while True:
             folder.mkdir(parents=True, exist_ok=True)
-            if fcntl is None:
-                yield folder
-                return
             try:
                 lock = open(folder / "lock", "wb")  # noqa: SIM115
             except FileNotFoundError:  # the other process has just finished
@@ -200,12 +187,16 @@ def parquet() -> Any:
     return pyarrow.parquet
 
 
+def version_of(package: str) -> str | None:
+    """The version of an installed package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def versions() -> dict[str, str]:
     """The versions of colme, Python and the packages that numbers depend on; no host name, no user, no paths."""
     found = {"colme": colme.__version__, "python": platform.python_version()}
-    for package in PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
+    found |= {package: version for package in PACKAGES if (version := version_of(package))}
     return found | {"system": platform.system(), "machine": platform.machine()}

@@ -108,42 +108,35 @@ def _reason(error: BaseException) -> str:
 
 
 def _perform(task: Task, team: Any) -> None:
-    store, stop = RunStore(task.folder), threading.Event()
-    heart = Heart(task, stop)
-    if heart.should_stop():
+    store, stop, told_at = RunStore(task.folder), threading.Event(), 0.0
+
+    def should_stop() -> bool:
+        alone = task.parent is not None and os.getppid() != task.parent
+        return alone or os.path.exists(task.stop_file)
+
+    def tell(news: Progress) -> None:
+        """Write down how far the run is, and stop it when it should."""
+        nonlocal told_at
+        now = time.monotonic()
+        if now - told_at >= BEAT:
+            told_at = now
+            with contextlib.suppress(OSError):  # a full disk matters only when there is something to store
+                (folder / "progress").write_text(str(news.step))
+            if should_stop():
+                stop.set()
+
+    if should_stop():
         raise Interrupted
-    with store.claim(task.name, heart.should_stop) as folder:
+    with store.claim(task.name, should_stop) as folder:
         if not store.is_complete(task.name):
-            heart.file, checkpoint = folder / "progress", folder / "checkpoint.npz"
+            checkpoint = folder / "checkpoint.npz"
             if task.anew:
                 checkpoint.unlink(missing_ok=True)
             if team.size > 1:
                 team.comm.bcast((task, str(checkpoint)))
-            head, trace = run_spec(task, checkpoint, heart.tell, stop, team)
+            head, trace = run_spec(task, checkpoint, tell, stop, team)
             store.write(task.name, head, trace)
         store.release(task.name)
-
-
-class Heart:
-    """Writes down how far a run is, and tells the run when to stop."""
-
-    def __init__(self, task: Task, stop: threading.Event):
-        self._task, self._stop = task, stop
-        self._last = 0.0
-        self.file: Path | None = None
-
-    def tell(self, news: Progress) -> None:
-        now = time.monotonic()
-        if now - self._last >= BEAT and self.file is not None:
-            self._last = now
-            with contextlib.suppress(OSError):  # a full disk matters only when there is something to store
-                self.file.write_text(str(news.step))
-            if self.should_stop():
-                self._stop.set()
-
-    def should_stop(self) -> bool:
-        alone = self._task.parent is not None and os.getppid() != self._task.parent
-        return alone or os.path.exists(self._task.stop_file)
 
 
 def run_spec(
