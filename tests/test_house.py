@@ -102,7 +102,7 @@ WALKS = {
     "estimate": (30, 194),
     "learn_one": (17, 80),
     "tick": (16, 81),
-    "colme run": (38, 289),
+    "colme run": (38, 290),
 }
 NOT_COUNTED = {
     tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER,

@@ -274,7 +274,7 @@ BAD: dict[str, Case] = {
     "number for a method's scenario": (BASE + "scenario = 3", ("x.toml: methods[0].scenario=3", "table")),
     # rules
     "no steps": (BASE.replace("20", "0"), ("x.toml: steps=0", "from 1 to 1000000000", "Try steps=2000")),
-    "no agents": (BASE.replace("30", "0"), ("x.toml: scenario.n_agents=0", "at least one", "Try n_agents=5000")),
+    "no agents": (BASE.replace("30", "0"), ("x.toml: scenario.n_agents=0", "from 1 to", "Try n_agents=5000")),
     "no means": (BASE.replace("[0.0, 1.0]", "[]"), ("x.toml: scenario.means=()", "finite mean", "Try means=")),
     "too large a delta": (BASE + "delta = [0.1, 2.0]", ("x.toml: methods[0].delta[1]=2.0", "between", "Try delta=0.1")),
     "unknown level": (BASE + "level = 'agnet'", ("x.toml: methods[0].level='agnet'", "Did you mean 'agent'?")),

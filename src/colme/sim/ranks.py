@@ -7,14 +7,10 @@ and the blocks of a machine follow each other, so a machine has one range of the
 
 from __future__ import annotations
 
-import contextlib
 import os
-import signal
 import textwrap
-import threading
 import weakref
 import zlib
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -327,16 +323,3 @@ def _starts(counts: Integers) -> Integers:
 def _look_up(indices, index):
     for k in range(indices.size):
         indices[k] = index[indices[k]]
-
-
-@contextlib.contextmanager
-def on_interrupt(react: Callable[[], None]) -> Iterator[None]:
-    """Ctrl-C calls this function, in the main thread, which alone hears it; mpiexec sends it to all ranks."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, lambda *_: react())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

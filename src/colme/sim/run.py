@@ -6,9 +6,11 @@ the GIL, so runs of different seeds share the cores.
 
 from __future__ import annotations
 
+import contextlib
+import signal
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from math import nan
 from pathlib import Path
@@ -81,7 +83,8 @@ class Run:
         graph = self._first_graph(hood)
         for each in specs:
             each.method.check(source.n_agents, graph)
-            each.method.check_loss(source.loss)
+            if source.loss > 0:
+                each.method.check_loss(source.loss)
         hood = self.hood = hood if team.size == 1 else team.neighborhood(hood, graph.indices)
         stream, n = self.stream, self.stream.n_agents
         class_ = np.zeros(n, np.uint16) if stream.class_ is None else stream.class_
@@ -143,7 +146,8 @@ class Run:
             if stops and t < self.n_steps:
                 self.save()
                 raise Interrupted
-        self.save()
+        if self._checkpoint is not None:
+            self.save()
         return self._traces(final=final or team.size == 1)
 
     def step(self, t: int) -> None:
@@ -329,3 +333,16 @@ def _graph_part(graph: Graph, hood: Neighborhood) -> GraphPart:
     totals = GraphTotals(graph.n_agents, graph.n_edges, graph.max_degree, bipartite)
     indptr = graph.indptr[hood.first : hood.first + hood.n_own + 1]
     return GraphPart(indptr - indptr[0], graph.indices[indptr[0] : indptr[-1]].copy(), totals)
+
+
+@contextlib.contextmanager
+def on_interrupt(react: Callable[[], None]) -> Iterator[None]:
+    """Ctrl-C calls this function, in the main thread, which alone hears it; mpiexec sends it to all ranks."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: react())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)

@@ -20,7 +20,7 @@ from colme.errors import RunError, one_of, positive, shorten, whole
 from colme.methods import Method
 from colme.recording import Recording
 from colme.scenario import Scenario, check_seed
-from colme.sim.run import Interrupted, Progress, Run
+from colme.sim.run import Interrupted, Progress, Run, on_interrupt
 from colme.sim.spec import RunFields, RunSpec
 from colme.sim.threads import run_threads
 from colme.sim.trace import Trace, Traces
@@ -129,7 +129,7 @@ def simulate(
         results = _run_in_ranks(runs, progress, n_steps, ranks)
     else:
         n_jobs = min(len(runs), n_jobs or max(1, available_cores() // (threads or 1)))
-        with _reporter(progress, n_steps) as tell:
+        with _reporter(progress, n_steps) if progress else contextlib.nullcontext() as tell:
             results = _run_all(runs, tell, n_jobs, threads or 1)
     if seeds is None and isinstance(method, Method):
         return results[0][0]
@@ -156,10 +156,11 @@ def _run_in_ranks(
     runs: list[partial[Run]], progress: Callable[[Progress], None] | bool | None, n_steps: int, ranks: Any
 ) -> list[list[Trace]]:
     """One seed after the other, each shared by all ranks; the first one reports progress."""
-    from colme.sim.ranks import RankTeam, on_interrupt
+    from colme.sim.ranks import RankTeam
 
     team, stop = RankTeam(ranks), threading.Event()
-    with _reporter(progress if team.rank == 0 else None, n_steps) as tell, on_interrupt(stop.set):
+    reporter = _reporter(progress, n_steps) if progress and team.rank == 0 else contextlib.nullcontext()
+    with reporter as tell, on_interrupt(stop.set):
         try:
             return [run(team=team).go(tell, stop) for run in runs]
         except Interrupted:
@@ -227,13 +228,8 @@ def _checkpoint_folder(path: Path, many: bool) -> Path:
 
 
 @contextlib.contextmanager
-def _reporter(
-    progress: Callable[[Progress], None] | bool | None, total: int
-) -> Iterator[Callable[[Progress], None] | None]:
+def _reporter(progress: Callable[[Progress], None] | bool, total: int) -> Iterator[Callable[[Progress], None]]:
     """The progress callback, never called twice at once; True becomes a bar on stderr."""
-    if not progress:
-        yield None
-        return
     lock = threading.Lock()
     with contextlib.nullcontext(progress) if callable(progress) else _bar(total) as report:
 

@@ -27,8 +27,7 @@ from colme.lab.runs.progress import Work, show, watch
 from colme.lab.runs.store import RunStore, parquet
 from colme.lab.runs.worker import RunOutcome, Task, attend, perform
 from colme.sim.graph_files import is_graph_file
-from colme.sim.ranks import on_interrupt
-from colme.sim.run import check_team
+from colme.sim.run import check_team, on_interrupt
 from colme.sim.simulation import available_cores
 from colme.support.files import write_whole
 
