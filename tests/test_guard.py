@@ -138,11 +138,13 @@ def test_the_coverage_is_that_of_the_guarded_intervals(world: str, skip_rate: fl
     state, moved = run.states[0], 0
     for t in range(1, 61):
         run.step(t)
-        found, truth = state.posterior(0.9), run.world.truth
-        assert found is not None and truth is not None
+        posterior, truth = state.posterior, run.world.truth
+        assert posterior is not None and truth is not None
+        found = posterior.intervals(0.9)
         known = ~np.isnan(run.world.mean)
         held = known & (found.lower <= truth) & (truth <= found.upper)
-        assert state.coverage(truth, 0.9) == held.sum() / known.sum()
+        inside, there = posterior.held(truth, 0.9)
+        assert inside.sum() / there.sum() == held.sum() / known.sum()
         moved += state.judgment.changes_intervals  # type: ignore[attr-defined]
     assert moved >= 2
 

@@ -38,11 +38,11 @@ import numpy as np
 
 from colme._core.jit import at, equation, helper, kernel, lanes_like, select, slp_kernel
 from colme._core.normal import exponential
-from colme._core.team import Neighborhood
+from colme._core.team import Neighborhood, Team
 from colme.consensus import stable_step
 from colme.gossip import Gossip, agents_heard, consensus_round, line_room, mean_over_agents
 from colme.graphs import Graph
-from colme.method import Agent, Method, Place, Posterior, Round, State, World
+from colme.method import Agent, Intervals, Method, Place, Posterior, Round, State, World
 from colme.support.arrays import Floats, Mask
 
 u64 = np.uint64
@@ -453,6 +453,8 @@ class GuardedState(State):
         heard = np.broadcast_to(agents_heard(graph, gossip, hood), (gossip.rounds, n))
         self.judgment = ArrayJudgment(method, gossip, heard, hood)
         self.sent = 0  # numbers, to each neighbor
+        if inner.posterior is not None:
+            self.posterior = GuardedPosterior(inner.posterior, self.judgment, hood.team)
 
     def restored(self) -> None:
         self.inner.restored()
@@ -508,21 +510,27 @@ class GuardedState(State):
     def last_graph(self) -> Graph:
         return self.inner.last_graph()
 
-    def coverage(self, truth: Floats, level: float) -> float:
-        judgment, team = self.judgment, self.world.team
-        if not judgment.has_intervals or not team.any(judgment.changes_intervals):
-            return self.inner.coverage(truth, level)
-        known = ~np.isnan(judgment.mean)
-        lowest, highest = (self.inner.cdf(points) for points in judgment.points_to_hold(truth, level))
-        held = known & (lowest >= 0.5 - 0.5 * level) & (highest <= 0.5 + 0.5 * level)
-        n_held, n_known = team.total([np.count_nonzero(held), np.count_nonzero(known)]).tolist()
-        return float(n_held / n_known) if n_known else math.nan
 
-    def posterior(self, level: float) -> Posterior | None:
-        found = self.inner.posterior(level)
-        if found is None:
-            return None
-        return Posterior(found.probability, *self.judgment.interval(found.lower, found.upper, level))
+class GuardedPosterior(Posterior):
+    """The posteriors of a guarded method: its own, and intervals as wide as the guard finds necessary."""
+
+    def __init__(self, inner: Posterior, judgment: ArrayJudgment, team: Team):
+        self._inner, self._judgment, self._team = inner, judgment, team
+
+    def intervals(self, level: float) -> Intervals:
+        found = self._inner.intervals(level)
+        return Intervals(found.probability, *self._judgment.interval(found.lower, found.upper, level))
+
+    def cdf(self, value: Floats) -> Floats:
+        return self._inner.cdf(value)
+
+    def held(self, truth: Floats, level: float) -> tuple[Mask, Mask]:
+        judgment = self._judgment
+        if not judgment.has_intervals or not self._team.any(judgment.changes_intervals):
+            return self._inner.held(truth, level)
+        lowest, highest = (self.cdf(points) for points in judgment.points_to_hold(truth, level))
+        known = ~np.isnan(judgment.mean)
+        return known & (lowest >= 0.5 - 0.5 * level) & (highest <= 0.5 + 0.5 * level), known
 
 
 class SumsMessage(NamedTuple):

@@ -220,6 +220,8 @@ class State(ABC):
     def restored(self) -> None:  # noqa: B027  # most states have nothing to do
         """Called after a checkpoint was put back: make anew what `saved` leaves out."""
 
+    posterior: Posterior | None = None
+    """What the method knows about each true mean beyond its estimate."""
     variance: Any = math.nan
     """The variance that the method claims for each estimate, where it has a posterior."""
 
@@ -236,18 +238,6 @@ class State(ABC):
     def last_graph(self) -> Graph:
         """The edges that are left after the last step; the state gives up what only further steps would need."""
         return self.edges.last_graph()
-
-    def coverage(self, truth: Floats, level: float) -> float:
-        """Share of the agents whose posterior interval at this level holds their true mean; NaN: there is none."""
-        return math.nan
-
-    def posterior(self, level: float) -> Posterior | None:
-        """Posterior intervals, for methods that have them."""
-        return None
-
-    def cdf(self, value: Floats) -> Floats:
-        """The posterior probability that each true mean lies below a value; NaN: there is none."""
-        return np.full(len(value), math.nan)
 
     @property
     def radius(self) -> Any:
@@ -283,14 +273,31 @@ class NeighborState(State):
         self.estimate = np.full(world.n_agents, np.nan)
 
 
-class Posterior(NamedTuple):
-    """What a method knows about each agent beyond its estimate."""
+class Intervals(NamedTuple):
+    """Posterior intervals."""
 
     probability: Floats
     """That the agent belongs to its group."""
     lower: Floats
     upper: Floats
     """The true mean lies between them with the probability that was asked for."""
+
+
+class Posterior(ABC):
+    """The posterior distributions of all true means, as of the current step of a `State`."""
+
+    @abstractmethod
+    def intervals(self, level: float) -> Intervals:
+        """The intervals that hold the true means with this probability."""
+
+    @abstractmethod
+    def cdf(self, value: Floats) -> Floats:
+        """The probability that each true mean lies below a value; NaN where it is not known."""
+
+    def held(self, truth: Floats, level: float) -> tuple[Mask, Mask]:
+        """Which of the intervals hold their true mean, and which agents have one."""
+        below = self.cdf(truth)
+        return np.abs(below - 0.5) <= 0.5 * level, below == below
 
 
 class Agent(ABC):

@@ -112,7 +112,9 @@ def measured(state: Any, world: Any) -> list[float]:
                                                    "numbers": state.numbers, "trust": state.trust}  # fmt: skip
     if truth is not None:
         values |= zip(ERRORS, world.errors.estimates(state.estimate, truth), strict=True)
-        values["coverage"] = state.coverage(truth, LEVEL)
+        if state.posterior is not None:
+            n_held, n_known = world.team.total([np.count_nonzero(each) for each in state.posterior.held(truth, LEVEL)])
+            values["coverage"] = n_held / n_known if n_known else math.nan
     if world.classes_known:
         values |= {"wrong_edges": edges.wrong_share, "lost_edges": edges.lost_share}
     return list(values.values())

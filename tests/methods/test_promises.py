@@ -12,11 +12,13 @@ from numpy.typing import NDArray
 import colme
 from colme.confidence import level_gamma
 from colme.graphs import Graph
+from colme.lockstep import lockstep
 from colme.method import Agent, Place, Round
 from colme.methods import METHODS, Method
 from colme.methods.baselines import LocalState
 from colme.methods.intervals import IntervalMethod
 from colme.methods.skeleton import OneHop
+from colme.node.net.memory import MemoryNetwork, lockstep_over
 from colme.testing import PROMISES, SIGMA, WIDTH, Case, check_method, matches_the_reference
 from tests import reference
 from tests.reference.cuts import any_counts as dense_any_counts
@@ -232,6 +234,19 @@ class Talkative(Agent):
         return dict.fromkeys(self.neighbors, self.mean)
 
 
+class Personal(Talkative):
+    """Tells each neighbor something else."""
+
+    def __init__(self, place: Place):
+        super().__init__(place)
+        self.neighbors = list(place.neighbors)
+
+    def step(self, sample: float) -> Round:
+        self.observe(sample)
+        inbox = yield {b: [self.mean, self.mean * (k + 1)] for k, b in enumerate(self.neighbors)}
+        self.estimate = sum((k + 1) * inbox[b][1] for k, b in enumerate(self.neighbors))
+
+
 class Forgetful(Talkative):
     """Does not call the constructor of its parent."""
 
@@ -271,6 +286,15 @@ def of(kind: type[Agent]) -> Method:
             return kind(place)
 
     return Wrong()
+
+
+def test_a_message_to_one_neighbor_reaches_this_neighbor_as_bytes_too() -> None:
+    case, known = Case(of(Personal)), {"sigma": SIGMA, "width": WIDTH}
+    alone = lockstep(case.method, case.samples, case.graph, **known)
+    np.testing.assert_array_equal(
+        lockstep_over(MemoryNetwork(seed=1), case.method, case.samples, case.graph, **known), alone
+    )
+    assert np.isfinite(alone).all()
 
 
 def test_check_method_says_what_is_wrong() -> None:

@@ -422,6 +422,28 @@ def test_who_is_no_neighbor_is_told_no(why: str) -> None:
         assert answers[name].kind == membership.REJECT
 
 
+def test_a_cut_neighbor_is_dialed_until_it_knows() -> None:
+    core, meet = joiner()
+    turn(core, meet, 0.1, ("c", Message(membership.INVITE, 5, WIDE, (("c", "tcp/127.0.0.1:7"),))))
+    core.tick(0.2, 0.0, {}, [("c", notice(wire.CUT))])
+    for known in (False, True):
+        core.cuts.edges["c"].known = known
+        for _ in range(8):  # at least one review
+            turn(core, meet, 0.3)
+        assert ("c" in meet.introduced) is not known
+
+
+def test_who_forgets_its_samples_may_invite_all_again() -> None:
+    core, meet = joiner()
+    meet.address_book.add("x", "tcp/127.0.0.1:7", "x", ())
+    meet.address_book.avoid("x", 10**6)
+    for forgotten, picked in ((0, None), (1, "x")):
+        core.cuts.forgotten = forgotten
+        for _ in range(8):
+            turn(core, meet, 0.1)
+        assert meet.address_book.pick(meet.ticks, (), ()) == picked
+
+
 def test_answers_that_nobody_asked_for_are_refused() -> None:
     core, meet = joiner()
     for message in (

@@ -27,7 +27,7 @@ from colme.census.variance_function import CONSTANT, is_constant
 from colme.consensus import stable_step
 from colme.gossip import agents_heard, consensus_round, line_room, line_width, mean_over_agents, sum_over_agents
 from colme.graphs import Graph
-from colme.method import Posterior, State, World
+from colme.method import Intervals, Posterior, State, World
 from colme.metrics import NOT_KNOWN
 from colme.samples import running_mean
 from colme.support.arrays import Array, Floats, Integers, Mask
@@ -162,7 +162,8 @@ class CensusState(State):
         self._alone = graph.degrees == 0
         self.n_alone = int(hood.team.total(np.count_nonzero(self._alone)))
         self._posteriors, self._posterior_at = Posteriors.room(n), -1
-        self._below, self._truth = np.empty(n), NOT_KNOWN  # the posterior probability of means below these
+        self.below, self.below_of = np.empty(n), NOT_KNOWN  # the posterior probability of means below these
+        self.posterior = MixturePosterior(self)
         self._prior = self.fitted.prior
         self.edges = GroupEdges(self)
 
@@ -282,8 +283,8 @@ class CensusState(State):
             if self.n_alone:  # agents without neighbors have no prior
                 self._prior = self._prior._replace(row=np.where(self._alone, -1, fitted.row))
             truth = self.world.truth if self.world.recorded and self.world.truth is not None else NOT_KNOWN
-            find_posteriors(self.own_mean, self.noise, self._prior, truth, self._posteriors, self._below)
-            self._truth = truth
+            find_posteriors(self.own_mean, self.noise, self._prior, truth, self._posteriors, self.below)
+            self.below_of = truth
             self._posterior_at = self.world.t
         return self._prior, self._posteriors
 
@@ -321,19 +322,20 @@ class CensusState(State):
         """The most probable component of every agent."""
         return self.summary()[1].group
 
-    def posterior(self, level: float) -> Posterior:
-        prior, found = self.summary()
-        return Posterior(found.probability, *posterior_interval(level, self.own_mean, self.noise, prior))
+
+class MixturePosterior(Posterior):
+    """The posteriors of a census: equation (5)."""
+
+    def __init__(self, state: CensusState):
+        self._state = state
+
+    def intervals(self, level: float) -> Intervals:
+        state, (prior, found) = self._state, self._state.summary()
+        return Intervals(found.probability, *posterior_interval(level, state.own_mean, state.noise, prior))
 
     def cdf(self, value: Floats) -> Floats:
-        prior, _ = self.summary()
-        return self._below if value is self._truth else posterior_cdf(value, self.own_mean, self.noise, prior)
-
-    def coverage(self, truth: Floats, level: float) -> float:
-        below = self.cdf(truth)
-        within, known = np.abs(below - 0.5) <= 0.5 * level, below == below
-        n_within, n_known = self._hood.team.total([np.count_nonzero(within), np.count_nonzero(known)]).tolist()
-        return n_within / n_known if n_known else math.nan
+        state, (prior, _) = self._state, self._state.summary()
+        return state.below if value is state.below_of else posterior_cdf(value, state.own_mean, state.noise, prior)
 
 
 class GroupEdges(Edges):

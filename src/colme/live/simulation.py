@@ -138,8 +138,8 @@ class SimulationFeed:
         arrays["group"] = self._groups[k].renumber(state.edges.groups(graph))[part]
         if len(self.edges) and not state.method.baseline:
             arrays["alive"] = bits(self._alive(graph))
-        known = state.posterior(LEVEL)
-        if known is not None:
+        if state.posterior is not None:
+            known = state.posterior.intervals(LEVEL)
             arrays["below"] = to_codes((estimate - known.lower)[part], n_bytes=1)
             arrays["above"] = to_codes((known.upper - estimate)[part], n_bytes=1)
         else:

@@ -246,8 +246,8 @@ class Run:
         if team.size > 1:
             graph = GraphPart(graph.indptr, graph.indices, GraphTotals(self.hood.n_agents, 0, 0, False))
         groups = state.edges.groups(graph)  # first, for it needs some memory meanwhile
-        known = state.posterior(LEVEL)
-        probability, lower, upper = (None,) * 3 if known is None else (known[0], known[1] + origin, known[2] + origin)
+        known = state.posterior and state.posterior.intervals(LEVEL)
+        probability, lower, upper = (known[0], known[1] + origin, known[2] + origin) if known else (None,) * 3
         final = Final(
             estimate=state.estimate + origin, mean=world.mean + origin, count=world.counts, graph=graph,
             groups=groups, class_=self.stream.class_, truth=None if truth is None else truth + origin,
