@@ -16,7 +16,7 @@ except ImportError as _error:
 from colme.lab.plots._style import STYLE
 from colme.lab.plots.census import explain_census, plot_census
 from colme.lab.plots.density import estimate_density, plot_density
-from colme.lab.plots.estimates import plot_estimates
+from colme.lab.plots.estimates import estimates_table, plot_estimates
 from colme.lab.plots.graph import plot_graph, separation
 from colme.lab.plots.lines import curves, plot_over_time, plot_parameter
 from colme.lab.plots.output import PICTURES, save, write_figure
@@ -27,6 +27,7 @@ __all__ = [
     "STYLE",
     "curves",
     "estimate_density",
+    "estimates_table",
     "explain_census",
     "plot_census",
     "plot_density",

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
+from colme._core import random
 from colme._core.jit import LANES
 from colme._core.team import ALONE, Team
 from colme.confidence import FEWEST_SAMPLES
@@ -244,6 +245,7 @@ def warm_up(method: Method, scenario: Scenario, precision: str = "mixed") -> Non
     change_at = max(FEWEST_SAMPLES) if method.needs_moments else STEPS // 2
     n_steps = change_at + STEPS // 2
     run = Run([RunSpec(method=method, source=scenario, steps=n_steps, precision=precision).with_fewer_agents(FEW)])
+    random.words(0, random.ASSIGN, 0, n=random.FEW + 1)  # a kernel that only many agents need
     # In small parts, step by step: then a change of the means lasts.
     run.sampler = Sampler(run.stream, run.world, run.recorder.steps, LANES)
     for t in range(1, n_steps + 1):
