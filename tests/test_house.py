@@ -95,7 +95,7 @@ def test_version_is_in_the_changelog() -> None:
     assert f"## {colme.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
-LIMITS = {"tokens": 322_110, "files": 209, "classes": 358}
+LIMITS = {"tokens": 322_130, "files": 209, "classes": 358}
 WALKS = {
     "simulate(CLColME)": (20, 160),
     "simulate(Census)": (25, 248),
