@@ -139,7 +139,7 @@ def test_an_agent_takes_little_of_its_device(tmp_path: Path) -> None:
     shares = [100 * (use.cpu - cpu) / elapsed for use, cpu in zip(found, before, strict=True)]
     megabytes = [use.resident * MIB / 1e6 for use in found]
     print(f"{min(shares):.2f} to {max(shares):.2f} % of a core, {min(megabytes):.1f} to {max(megabytes):.1f} MB")
-    assert min(ticks) > 0 and max(megabytes) < 60.0
+    assert min(ticks) > 0 and max(megabytes) < 70.0
 
 
 @pytest.mark.network
