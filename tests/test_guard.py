@@ -17,7 +17,8 @@ from colme.consensus import stable_step
 from colme.errors import MethodError
 from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph, from_edges, random_regular_graph
-from colme.guard import GuardedMethod, student
+from colme.guard import GuardedMethod
+from colme.noise import student
 from colme.testing import lockstep
 from tests.reference import guard as reference
 from tests.support.runs import run_of

@@ -39,6 +39,13 @@ EXPANDER = 0.7
 """A regular graph whose agents hear this part of what those of a random one do counts as a random one."""
 
 
+class SumsMessage(NamedTuple):
+    """What an agent sends in a round: its z, and its degree."""
+
+    sums: Array
+    degree: int
+
+
 class Gossip(NamedTuple):
     """Rounds of consensus among `n_agents` on a graph of mean degree `degree`."""
 

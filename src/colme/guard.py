@@ -31,7 +31,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from statistics import NormalDist
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -40,9 +39,10 @@ from colme._core.jit import at, equation, helper, kernel, lanes_like, select, sl
 from colme._core.normal import exponential
 from colme._core.team import Neighborhood, Team
 from colme.consensus import stable_step
-from colme.gossip import Gossip, agents_heard, consensus_round, line_room, mean_over_agents
+from colme.gossip import Gossip, SumsMessage, agents_heard, consensus_round, line_room, mean_over_agents
 from colme.graphs import Graph
 from colme.method import Agent, Intervals, Method, Place, Posterior, Round, State, World
+from colme.noise import student
 from colme.support.arrays import Floats, Mask
 
 u64 = np.uint64
@@ -86,6 +86,10 @@ class GuardedMethod(Method, frozen=True, kw_only=True):
     """Sums are handed in again when t is this many times the step at which they last were."""
 
     guard: bool = False
+
+    @property
+    def learns_dependence(self) -> bool:
+        return self.guard
 
     def guarded_agent(self, place: Place) -> Agent:
         agent = super().guarded_agent(place)
@@ -176,11 +180,11 @@ def _median(values):
 
 
 @equation
-def judged_sums(sample: Any, mean: Any, count: Any, estimate: Any, variance: Any) -> Any:
-    """What a sample adds to A, D, Q, V and C, given the mean of the samples before it, their number, the estimate and
-    its claimed variance; NaN without a sample, or before there is a mean."""
-    away, d = sample - mean, estimate - mean
-    g, shown = away * d, away * away / (count + 1.0)
+def judged_sums(away: Any, mean: Any, count: Any, estimate: Any, variance: Any, factor: Any) -> Any:
+    """What a sample so far away from the mean of those before it adds to A, D, Q, V and C, given their number, the
+    estimate, its claimed variance and the factor of dependence; NaN without a sample, or before there is a mean."""
+    d = estimate - mean
+    g, shown = away * d, factor * (away * away / (count + 1.0))
     return g, d * d, g * g, shown, select(abs(variance) < np.inf, variance, shown)
 
 
@@ -240,13 +244,16 @@ class Judgment:
         self.began = 0  # the step at which sums were last handed in
         self.last = 1  # that of the sums that were last learned from
         self.rounds = -1  # rounds done of the average under way; -1: none is
+        self.factor: Any = 1.0  # of the variance s^2 / n of own means, where samples depend on each other
 
     def observe(self, sample: Any) -> None:
         """Equation (1), when the samples of a step arrive (NaN: none)."""
-        sums = judged_sums(sample, self.mean, self.count, self.estimate, self.variance)
+        away = sample - self.mean
+        sums = judged_sums(away, self.mean, self.count, self.estimate, self.variance, self.factor)
         known = ~np.isnan(sums[0])
         self._add(known & self.judges, np.stack(sums[: self.own.shape[1]], axis=-1))
-        self.square = np.where(known, self.square + self.count * sums[3], self.square)
+        shown = away * away / (self.count + 1.0)
+        self.square = np.where(known, self.square + self.count * shown, self.square)
 
     def _add(self, judged: Mask, sums: Floats) -> None:
         self.own[judged] += sums[judged]
@@ -314,7 +321,7 @@ class Judgment:
     def _own_reach(self, level: float) -> Floats:
         """The part of Student's interval of the own mean that enters half of an interval of this level."""
         n, trust = self.count.astype(np.float64), self.weights
-        error = np.sqrt(self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
+        error = np.sqrt(self.factor * self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
         own = np.where(n > 1.0, (1.0 - trust) * student(level, n - 1.0) * error, np.inf)
         return np.where(trust < 1.0, own, 0.0)
 
@@ -334,20 +341,6 @@ class Judgment:
     def guarded(self) -> Floats:
         """The estimates that guarded agents report."""
         return np.asarray(guarded_estimate(self.mean, self.estimate, self.weights))
-
-
-def student(level: float, freedom: Floats) -> Floats:
-    """Half the width of an interval of this level of Student's distribution: exact for one and two degrees of freedom,
-    else by Cornish and Fisher's expansion, to .05 % at level .9, .2 % at .95 and 1 % at .99."""
-    p, z = 0.5 + 0.5 * level, NormalDist().inv_cdf(0.5 + 0.5 * level)
-    n = np.maximum(freedom, 1.0)
-    terms = (
-        (z**3 + z) / 4.0, (5 * z**5 + 16 * z**3 + 3 * z) / 96.0, (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384.0,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160.0,
-    )  # fmt: skip
-    expanded = z + sum(term / n ** (k + 1) for k, term in enumerate(terms))
-    one, two = math.tan(math.pi * (p - 0.5)), (2.0 * p - 1.0) * math.sqrt(0.5 / (p * (1.0 - p)))
-    return np.where(freedom <= 1.0, one, np.where(freedom == 2.0, two, expanded))
 
 
 class ArrayJudgment(Judgment):
@@ -374,7 +367,10 @@ class ArrayJudgment(Judgment):
         self.now, self.before, self.seen, self.seen_before = self.before, self.now, self.seen_before, self.seen
 
     def observe(self, sample: Any) -> None:
-        _judge(sample, self.mean, self.count, self.estimate, self.variance, self.judges, self.own.T, self.square)
+        _judge(
+            sample, self.mean, self.count, self.estimate, self.variance, self.factor, self.judges, self.own.T,
+            self.square,
+        )  # fmt: skip
 
     def end_step(self, form: State | Agent, t: int, *, gossiped: bool) -> None:
         _keep(
@@ -410,12 +406,13 @@ class ArrayJudgment(Judgment):
 
 
 @kernel
-def _judge(sample, mean, count, estimate, variance, judges, own, square):
+def _judge(sample, mean, count, estimate, variance, factor, judges, own, square):
     """`Judgment.observe`; own[i] = sum i of all agents."""
     for a in range(u64(mean.size)):
-        g, dd, gg, shown, claimed = judged_sums(sample[a], mean[a], count[a], estimate[a], variance[a])
+        away = sample[a] - mean[a]
+        g, dd, gg, shown, claimed = judged_sums(away, mean[a], count[a], estimate[a], variance[a], at(factor, a))
         known = g == g
-        square[a] += count[a] * shown if known else 0.0
+        square[a] += count[a] * (away * away / (count[a] + 1.0)) if known else 0.0
         judged = known and judges[a]
         own[0, a] += g if judged else 0.0
         own[1, a] += dd if judged else 0.0
@@ -463,6 +460,7 @@ class GuardedState(State):
 
     def step(self, world: World) -> None:
         judgment = self.judgment
+        judgment.factor = world.factors.high_of_own
         judgment.observe(world.newest)
         self.inner.step(world)
         gossiped = judgment.starts(world.t)
@@ -533,13 +531,6 @@ class GuardedPosterior(Posterior):
         return known & (lowest >= 0.5 - 0.5 * level) & (highest <= 0.5 + 0.5 * level), known
 
 
-class SumsMessage(NamedTuple):
-    """What a guarded agent sends to its neighbors beside its method's messages: z(k), and its degree."""
-
-    sums: Floats
-    degree: int
-
-
 class GuardedAgent(Agent):
     """Per-agent form: the agent of a method, and the guard around it. The sums go to all neighbors, also those that the
     method no longer uses."""
@@ -561,6 +552,7 @@ class GuardedAgent(Agent):
 
     def step(self, sample: float) -> Round:
         judgment = self.judgment
+        judgment.factor = self.factors.high_of_own
         judgment.observe(np.array([sample]))
         yield from self.inner.step(sample)
         self.t, self.count, self.mean = self.inner.t, self.inner.count, self.inner.mean

@@ -16,6 +16,7 @@ from colme.errors import MethodError, shorten
 from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph
 from colme.method import EVERYONE, Agent, Inbox, Method, NeighborState, Place, World, arrived
+from colme.noise import Factors
 from colme.support.arrays import Array, Floats, Integers
 
 Outboxes = dict[Any, dict[Hashable, Any]]
@@ -34,6 +35,7 @@ def lockstep(
     exchange: type = np.float32,
     loss: float = 0.0,
     seed: int = 0,
+    independent: bool = False,
 ) -> Floats:
     """Estimates (steps, agents) of one agent object per agent that exchange messages over the graph, nothing else.
 
@@ -50,6 +52,7 @@ def lockstep(
     exchange  the type in which neighbors hear estimates
     loss      the probability that a message gets lost
     seed      of what gets lost
+    independent  whether the samples of an agent are known to be independent
 
     >>> import colme
     >>> from colme.graphs import complete_graph
@@ -60,7 +63,8 @@ def lockstep(
     See also: check_method, Agent, simulate
     """
     agents = agents_of(
-        method, graph, sigma=sigma, width=width, classes=classes, exchange=exchange, gaps=bool(np.isnan(samples).any())
+        method, graph, sigma=sigma, width=width, classes=classes, exchange=exchange,
+        gaps=bool(np.isnan(samples).any()), independent=independent,
     )  # fmt: skip
     estimates = np.empty(samples.shape)
     for t, row in enumerate(samples, start=1):
@@ -81,10 +85,18 @@ def agents_of(
     names: list[Any] | None = None,
     gaps: bool = True,
     guarded: bool = True,
+    independent: bool = False,
 ) -> dict[Any, Agent]:
     """One agent object per agent of the graph, by name (default: its number), inside its guard if `guarded`; without
     gaps, all have a sample at every step."""
-    make = method.guarded_agent if guarded else method.agent
+    def make(place: Place) -> Agent:
+        agent = method.guarded_agent(place) if guarded else method.agent(place)
+        if not guarded or independent or not method.learns_dependence:
+            return agent
+        from colme.dependence import DependentAgent
+
+        return DependentAgent(agent)
+
     looks = "common" if gaps or np.ndim(sigma) else "equal"
     n, auto_step = graph.n_agents, stable_step(graph)
     names = list(range(n)) if names is None else names
@@ -98,7 +110,7 @@ def agents_of(
                 n_edges=graph.n_edges, auto_step=auto_step, sigma=None if sigma is None else float(sigmas[a]),
                 width=width, kurtosis=kurtosis, exchange=exchange, unit=1.0 if sigma is None else float(sigmas.max()),
                 class_=None if classes is None else int(classes[a]), max_degree=graph.max_degree, looks=looks,
-                heard=tuple(heard[:, a].tolist()),
+                heard=tuple(heard[:, a].tolist()), independent=independent,
             )
         )
         for a in range(n)
@@ -168,6 +180,9 @@ class LockstepState(NeighborState):
 
     def step(self, world: World) -> None:
         lost = lost_messages(self._graph, world.seed, world.t, world.loss)
+        factors = np.broadcast_arrays(*world.factors, self.estimate)[:-1]
+        for agent, *each in zip(self.agents.values(), *factors, strict=True):
+            agent.factors = Factors(*map(float, each))
         step_together(self.agents, world.newest, deliver(self.agents, lost))
         for a, agent in self.agents.items():
             self.estimate[a] = agent.estimate

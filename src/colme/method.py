@@ -29,6 +29,7 @@ from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.metrics import measured
 from colme.moments import Moments
+from colme.noise import INDEPENDENT, Factors
 from colme.samples import running_mean
 from colme.support.arrays import Array, Floats, Mask
 from colme.support.structs import Configuration
@@ -84,6 +85,8 @@ class World:
     moments: Moments | None = None  # of the samples, where a method needs them
     draw: Callable[[int], Floats] | None = None  # the samples of a step
     errors: Any = None  # what measures errors against the true means (`colme.sim.sampling.Errors`)
+    independent: bool = True  # whether the samples of an agent are, or no method asks
+    factors: Factors = INDEPENDENT  # of the variances of means at step t, where samples depend on each other
     hood: Neighborhood = None  # type: ignore[assignment]  # where to find numbers of neighbors; None: here are all agents
 
     def __post_init__(self) -> None:
@@ -163,6 +166,7 @@ class Place:
     max_degree: int = 0  # in the graph; 0: that of a regular graph of so many agents and edges
     max_ballots: int = 1  # that a node may cast in a census: its local agents, see `colme.node.gateway`
     looks: str = "separate"  # which counts the two ends of an edge compare, see `LOOKS`
+    independent: bool = False  # whether the samples of an agent are known to be independent
 
 
 class State(ABC):
@@ -349,6 +353,8 @@ class Agent(ABC):
 
     variance: float = math.nan
     """The variance that the method claims for its estimate, where it has a posterior."""
+    factors: Factors = INDEPENDENT
+    """Of the variance of the own mean, where samples depend on each other."""
 
     @abstractmethod
     def step(self, sample: float) -> Round:
@@ -406,6 +412,11 @@ class Method(Configuration, frozen=True, kw_only=True, tag_field="method"):
     @property
     def needs_moments(self) -> bool:
         """Uses the second to fourth moments of the samples (`World.moments`)."""
+        return False
+
+    @property
+    def learns_dependence(self) -> bool:
+        """Its agents learn how the samples of an agent depend on each other, unless these are independent."""
         return False
 
     @property

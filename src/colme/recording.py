@@ -22,6 +22,8 @@ class Recording:
     classes  the true class of each agent, if known (default: agents of equal means, where means are given)
     sigma    the scale that agents may use: one number or one per agent (methods can also carry it)
     width    length of an interval that holds every sample of an agent (for Hoeffding's bound)
+    independent  whether the samples of an agent are known to be independent; if not, methods that need to know how they
+             depend on each other learn it (`colme.dependence`)
 
     >>> import colme
     >>> rng = np.random.default_rng(0)
@@ -44,6 +46,7 @@ class Recording:
         classes: ArrayLike | None = None,
         sigma: float | ArrayLike | None = None,
         width: float | None = None,
+        independent: bool = False,
     ):
         self.values = _as_floats(values)
         if self.values.ndim != 2 or 0 in self.values.shape:
@@ -64,6 +67,7 @@ class Recording:
         self.n_agents = self.values.shape[1]
         self.complete = bool(there.all())
         self.width = None if width is None else positive(width, "width", "width=1.0", SampleError)
+        self.independent = bool(independent)
         few = max(1, 4096 // self.n_agents + 1)  # rows, enough to find the middle of the data
         self.origin = float(np.median(self.values[:few][there[:few]] if there[:few].any() else self.values[there]))
         if np.isin(self.values[there], (0.0, 1.0)).all():
@@ -106,7 +110,7 @@ class Recording:
     def known(self) -> list[Array]:
         """All that is known about the samples, and they themselves: what tells one recording from another."""
         return [np.asarray(np.nan if x is None else x)
-                for x in (self.values, self._truth, self.class_, self.sigma, self.width)]  # fmt: skip
+                for x in (self.values, self._truth, self.class_, self.sigma, self.width, self.independent)]  # fmt: skip
 
     def part(self, agents: slice) -> Recording:
         """The samples of some agents, centered as those of all."""

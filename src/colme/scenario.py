@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -85,6 +85,8 @@ class Scenario(Configuration, frozen=True, kw_only=True):
     spread: float = 0.0
     spread_shape: str = "gaussian"
     loss: float = 0.0
+    independent: ClassVar[bool] = True
+    """The samples of an agent are."""
     told_sigma: float | None = None
 
     def __post_init__(self) -> None:

@@ -11,16 +11,15 @@ from colme.census.histogram import (
     REACH,
     WIDTH,
     Bins,
-    average_ratio,
-    average_variance,
     bin_means,
-    bin_ratios,
-    bin_variances,
+    channel,
     clip_masses,
     disagreement,
+    in_channels,
     plausible,
     width_exponents,
 )
+from colme.noise import AVERAGE, RATIO, average_ratio
 
 MEANS = st.floats(-1e3, 1e3)
 NOISES = st.floats(1e-4, 1e4)
@@ -71,13 +70,12 @@ def test_agents_of_similar_noise_share_bins() -> None:
 
 
 def test_variances_have_channels_of_their_own() -> None:
-    codes, values = bin_variances(np.array([6.0, 4.0]), np.array([4.0, 3.0]))
-    assert values.tolist() == [[2.0, 1.0], [2.0, 1.0]]
+    codes, values = in_channels(AVERAGE, np.array([[2.0, 1.0], [3.0, 1.0]]))
+    assert values.tolist() == [[2.0, 1.0], [3.0, 1.0]]
     masses = np.array([[1.5, 0.75], [0.0, 0.0]], np.float32)
     both = np.concatenate([bin_means(np.float64(0.0), np.float64(1.0), 1.0)[0], codes[0]])
     wide = np.concatenate([np.ones((2, 3), np.float32), masses], axis=1)
-    assert average_variance(both, wide, 7.0).tolist() == [2.0, 7.0]
-    assert average_variance(both[:3], wide[:, :3], np.array([5.0, 6.0])).tolist() == [5.0, 6.0]
+    assert [channel(both, wide, AVERAGE + k).tolist() for k in range(3)] == [[1.5, 0.0], [0.75, 0.0], [0.0, 0.0]]
     assert np.isnan(Bins.of(codes[0], 1.0).center).all()
 
 
@@ -96,17 +94,16 @@ def test_disagreement_is_measured_in_sampling_variances() -> None:
 
 
 def test_the_average_ratio_of_variances() -> None:
-    ratio = np.array([0.5, 1.0, 3.0, 1e9])  # the last counts as 100
-    codes, masses = bin_ratios(ratio)
+    ratio = np.array([0.5, 1.0, 3.0, 100.0])
+    codes, masses = in_channels(RATIO, np.stack([ratio, np.ones(4), ratio**2], axis=-1))
     every = masses.mean(axis=0)
-    mean, variance, part = average_ratio(codes[0], every[None])
-    cut = np.minimum(ratio, 100.0)
-    assert mean.item() == pytest.approx(cut.mean()) and variance.item() == pytest.approx(cut.var()) and part == 1.0
+    mean, variance, part = average_ratio(*every[:, None])
+    assert mean.item() == pytest.approx(ratio.mean()) and variance.item() == pytest.approx(ratio.var()) and part == 1.0
     assert plausible(codes[0], every) and not plausible(codes[0], every * [5, 1, 1])
     assert not plausible(codes[0], every * [1, 1.1, 1]) and not plausible(codes[0], every * [1, 1, 5])
     assert plausible(codes[0], clip_masses(codes[0], 1e3 * every)) and plausible(
         codes[0], clip_masses(codes[0], -every)
     )
     # forged: no numbers have this sum and this sum of squares
-    assert average_ratio(codes[0], (every * [1, 1, 0.1])[None])[2] == 0.0
-    assert average_ratio(np.array([5]), np.ones((2, 1)))[2].tolist() == [0.0, 0.0]
+    assert average_ratio(*(every * [1, 1, 0.1])[:, None])[2] == 0.0
+    assert average_ratio(*np.zeros((3, 2)))[2].tolist() == [0.0, 0.0]

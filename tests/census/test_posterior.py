@@ -18,7 +18,7 @@ from colme.census.posterior import (
     posterior_quantiles,
     posteriors,
 )
-from colme.census.variance_function import CONSTANT
+from colme.noise import CONSTANT
 from tests.support.mixtures import drawn_means
 
 PRIOR = (np.array([[0.3, 0.5, 0.2]]), np.array([[-2.0, 0.5, 3.0]]), np.array([[0.01, 0.4, 1.5]]))

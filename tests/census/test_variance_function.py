@@ -7,12 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from colme.census.histogram import average_products, bin_products, clip_masses, plausible
-from colme.census.variance_function import (
+from colme.census.histogram import channel, clip_masses, in_channels, plausible
+from colme.noise import (
     BOUNDS,
     CONSTANT,
     LEAST,
     MOST,
+    PRODUCT,
     PRODUCTS,
     excess_noise,
     fitted_function,
@@ -116,8 +117,9 @@ def test_products_travel_with_a_histogram() -> None:
     rng = np.random.default_rng(6)
     wild = 1e3 * rng.standard_normal((8, 5))
     each = products(summary(wild), summary(wild[:4]), np.tile(FRAME, (5, 1)), np.ones(5))
-    assert (np.abs(each) <= BOUNDS).all() and (each < 0.0).any()
-    codes, masses = bin_products(each)
-    np.testing.assert_array_equal(average_products(codes[0], masses), each)
+    bounds = BOUNDS[PRODUCT:]
+    assert (np.abs(each) <= bounds).all() and (each < 0.0).any()
+    codes, masses = in_channels(PRODUCT, each)
+    np.testing.assert_array_equal(np.stack([channel(codes[0], masses, PRODUCT + k) for k in range(PRODUCTS)], -1), each)
     assert all(plausible(codes[0], row) for row in masses)
-    assert not plausible(codes[0], 1.1 * BOUNDS) and plausible(codes[0], clip_masses(codes[0], -1.1 * BOUNDS))
+    assert not plausible(codes[0], 1.1 * bounds) and plausible(codes[0], clip_masses(codes[0], -1.1 * bounds))

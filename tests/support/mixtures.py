@@ -8,7 +8,7 @@ import numpy as np
 
 from colme.census.histogram import Bins, bin_means
 from colme.census.mixture import Histogram
-from colme.census.variance_function import CONSTANT
+from colme.noise import CONSTANT
 from tests.support.edges import Floats
 
 

@@ -5,6 +5,7 @@ The equations are numbered as in `colme.census.method`. `ChangeDetector` is for 
 
 from __future__ import annotations
 
+import functools
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,7 +14,7 @@ from numpy.typing import NDArray
 
 from colme._core.edges import Edges
 from colme._core.jit import at, helper, kernel
-from colme.census.histogram import NEGLIGIBLE, Bins, bin_means, disagreement
+from colme.census.histogram import NEGLIGIBLE, Bins, bin_means, channel, disagreement, in_channels
 from colme.census.posterior import (
     FittedMixtures,
     MixturePrior,
@@ -22,13 +23,12 @@ from colme.census.posterior import (
     posterior_cdf,
     posterior_interval,
 )
-from colme.census.sample_variance import SamplingNoise
-from colme.census.variance_function import CONSTANT, is_constant
 from colme.consensus import stable_step
 from colme.gossip import agents_heard, consensus_round, line_room, line_width, mean_over_agents, sum_over_agents
 from colme.graphs import Graph
 from colme.method import Intervals, Posterior, State, World
 from colme.metrics import NOT_KNOWN
+from colme.noise import CONSTANT, INDEPENDENT, SamplingNoise, is_constant
 from colme.samples import running_mean
 from colme.support.arrays import Array, Floats, Integers, Mask
 from colme.support.saved import COMMON
@@ -125,7 +125,10 @@ def contributions(form: CensusState | CensusAgent, t: int) -> list[tuple[Integer
     check = form.schedule.checks_variances(t, form.began)
     return [
         (agents, *bin_means(mean[agents], noise[agents], form.unit)),
-        *form.sampling.contributions(form.fitted.frame if check else None),
+        *(
+            (agents, *in_channels(first, numbers))
+            for agents, first, numbers in form.sampling.contributions(form.fitted.frame if check else None)
+        ),
     ]
 
 
@@ -169,6 +172,7 @@ class CensusState(State):
 
     def step(self, world: World) -> None:
         self._posterior_at = -1
+        self.sampling.factors = world.factors
         if self.detector is not None:
             self.detector.observe(world.mean, world.counts, self.schedule.sigma * np.sqrt(self.sampling.factor))
         self.sampling.observe_all(self.own_mean, self.own_count)
@@ -238,7 +242,8 @@ class CensusState(State):
         before = self.sampling.factor
         self.fitted = FittedMixtures.none(self.world.n_agents)  # makes room for the next
         self._prior = self.fitted.prior
-        self.sampling.learn(self.codes, self.masses, self.schedule.agents_heard(self.rounds, self.heard))
+        heard = self.schedule.agents_heard(self.rounds, self.heard)
+        self.sampling.learn(functools.partial(channel, self.codes, self.masses), heard)
         self.fitted = self._fit(self.sampling.factor / before)
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
@@ -282,7 +287,8 @@ class CensusState(State):
             self._prior = fitted.prior
             if self.n_alone:  # agents without neighbors have no prior
                 self._prior = self._prior._replace(row=np.where(self._alone, -1, fitted.row))
-            truth = self.world.truth if self.world.recorded and self.world.truth is not None else NOT_KNOWN
+            known = self.world.recorded and self.world.truth is not None and not self.stretches
+            truth = self.world.truth if known else NOT_KNOWN
             find_posteriors(self.own_mean, self.noise, self._prior, truth, self._posteriors, self.below)
             self.below_of = truth
             self._posterior_at = self.world.t
@@ -299,9 +305,20 @@ class CensusState(State):
         return self.world.n_samples if self.detector is None else self.detector.count
 
     @property
+    def stretches(self) -> bool:
+        """Whether intervals are wider than those of the posterior, for dependence between samples."""
+        return self.sampling.factors is not INDEPENDENT
+
+    @property
+    def stretch(self) -> Any:
+        """The factor by which they are."""
+        return self.sampling.stretch(self.noise, self.summary()[1].variance) if self.stretches else 1.0
+
+    @property
     def variance(self) -> Floats:
         """The posterior variance of every true mean."""
-        return self.summary()[1].variance
+        found = self.summary()[1].variance
+        return found * np.square(self.stretch) if self.stretches else found
 
     @property
     def noise(self) -> Floats:
@@ -331,10 +348,15 @@ class MixturePosterior(Posterior):
 
     def intervals(self, level: float) -> Intervals:
         state, (prior, found) = self._state, self._state.summary()
-        return Intervals(found.probability, *posterior_interval(level, state.own_mean, state.noise, prior))
+        lower, upper = posterior_interval(level, state.own_mean, state.noise, prior)
+        if state.stretches:
+            lower, upper = (found.estimate + state.stretch * (end - found.estimate) for end in (lower, upper))
+        return Intervals(found.probability, lower, upper)
 
     def cdf(self, value: Floats) -> Floats:
-        state, (prior, _) = self._state, self._state.summary()
+        state, (prior, found) = self._state, self._state.summary()
+        if state.stretches:
+            value = found.estimate + (value - found.estimate) / state.stretch
         return state.below if value is state.below_of else posterior_cdf(value, state.own_mean, state.noise, prior)
 
 

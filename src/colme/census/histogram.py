@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from colme._core.jit import kernel
-from colme.census.variance_function import BOUNDS, PRODUCTS
+from colme.noise import BOUNDS, PRODUCT
 from colme.support.arrays import Array, Floats, Integers
 
 WIDTH = 0.84
@@ -39,18 +39,6 @@ _CHANNEL = (_VARIANCES << _BITS) + _MIDDLE
 """The code of the first channel of sample variances."""
 NO_CODE = np.iinfo(np.int64).min
 """Sentinel: no bin."""
-LARGEST_RATIO = 100.0
-"""The largest s^2 / sigma^2 that an agent contributes."""
-_BOUNDS = np.array([np.inf, 1.0, LARGEST_RATIO, 1.0, LARGEST_RATIO**2, 1.0, *BOUNDS])
-"""The largest masses of the channels of sample variances: the sum of variances and their number (`bin_variances`), the
-sum of ratios, their number and the sum of their squares (`bin_ratios`), the number of agents with 0/1 samples
-(BINARY), and products (`bin_products`)."""
-BINARY = 5
-"""The channel of agents with 0/1 samples."""
-_PRODUCTS = len(_BOUNDS) - PRODUCTS
-"""The first channel of products, which may be negative."""
-
-
 def width_exponents(noise: Any, unit: float) -> Any:
     """e = log2(h / unit) for means with this sampling variance."""
     return np.floor(np.log2(WIDTH * np.sqrt(noise) / unit)).astype(np.int64)
@@ -83,26 +71,8 @@ def histogram_of(mean: Any, noise: Any, unit: float) -> tuple[Integers, Floats]:
     return codes, masses / len(mean)
 
 
-def bin_variances(square: Any, count: Any) -> tuple[Any, Any]:
-    """What agents contribute to the average of sample variances: codes and masses of shape (..., 2), for the sum of
-    variances and for the number of agents that have one."""
-    return in_channels(0, np.stack([square / (count - 1.0), np.ones_like(square)], axis=-1))
-
-
-def bin_ratios(ratio: Any) -> tuple[Any, Any]:
-    """What agents contribute to the average of r = s^2 / sigma^2: codes and masses of shape (..., 3), for the sum of r,
-    the number of agents that have one, and the sum of r^2."""
-    ratio = np.minimum(ratio, LARGEST_RATIO)
-    return in_channels(2, np.stack([ratio, np.ones_like(ratio), ratio * ratio], axis=-1))
-
-
-def bin_products(products: Any) -> tuple[Any, Any]:
-    """What agents contribute to the regression of variances on means: codes and masses of shape (..., PRODUCTS)."""
-    return in_channels(_PRODUCTS, products)
-
-
 def in_channels(first: int, masses: Any) -> tuple[Any, Any]:
-    """Codes of the channels `first`, `first` + 1, .. of sample variances, and these masses in them."""
+    """Codes of the channels `first`, `first` + 1, .. of sample variances (`colme.noise`), and these masses in them."""
     return np.broadcast_to(_CHANNEL + first + np.arange(masses.shape[-1]), masses.shape), masses
 
 
@@ -111,32 +81,6 @@ def channel(codes: Integers, masses: Array, k: int) -> Floats:
     found = np.searchsorted(codes, _CHANNEL + k)
     there = found < len(codes) and codes[found] == _CHANNEL + k
     return masses[:, found].astype(np.float64) if there else np.zeros(len(masses))
-
-
-def average_variance(codes: Integers, masses: Array, before: Any) -> Floats:
-    """The average sample variance by each row of masses; `before` where a row holds none."""
-    total, agents = (channel(codes, masses, k) for k in range(2))
-    return np.where((agents > NEGLIGIBLE) & (total > 0.0), total / np.maximum(agents, NEGLIGIBLE), before)
-
-
-def average_ratio(codes: Integers, masses: Array) -> tuple[Floats, ...]:
-    """By each row of masses: the average r, the variance of r between agents, and the share of agents that have one.
-    It is zero where a row holds none, or sums that numbers cannot have: (sum of r)^2 <= number * (sum of r^2)."""
-    total, agents, squares = (channel(codes, masses, k) for k in range(2, 5))
-    possible = (agents > NEGLIGIBLE) & (total > 0.0) & (squares * agents >= 0.999 * total * total)
-    agents = np.where(possible, agents, 0.0)
-    mean = total / np.maximum(agents, NEGLIGIBLE)
-    return mean, np.maximum(squares / np.maximum(agents, NEGLIGIBLE) - mean * mean, 0.0), agents
-
-
-def has_products(codes: Integers) -> bool:
-    """Whether agents contributed products."""
-    return bool((codes == _CHANNEL + _PRODUCTS).any())
-
-
-def average_products(codes: Integers, masses: Array) -> Floats:
-    """By each row of masses: the averages of products, zeros where it holds none."""
-    return np.stack([channel(codes, masses, k) for k in range(_PRODUCTS, _PRODUCTS + PRODUCTS)], axis=-1)
 
 
 def _parts(codes: Integers) -> tuple[Any, Any, Any, Any]:
@@ -151,14 +95,14 @@ def plausible(codes: Integers, masses: Array, ballots: float = 1.0) -> bool:
     mass (but of products), and noise that fits the bins of its grid. A dishonest node within these limits weighs as
     much as its neighbors' average."""
     e, k, variances, bins = _parts(codes)
-    signed = variances & (k >= _PRODUCTS)
+    signed = variances & (k >= PRODUCT)
     return bool(
         np.all(variances | (np.abs(e) <= _LARGEST_EXPONENT))
         and np.all(~bins | (np.abs(k) <= REACH + 1))
-        and np.all(~variances | ((k >= 0) & (k < len(_BOUNDS))))
+        and np.all(~variances | ((k >= 0) & (k < len(BOUNDS))))
         and np.all(masses[~signed] >= -NEGLIGIBLE)
         and np.all(masses[~variances & ~bins] <= _LARGEST_NOISE * ballots)
-        and np.all(np.abs(masses[variances]) <= _ONE * ballots * _BOUNDS[k[variances]])
+        and np.all(np.abs(masses[variances]) <= _ONE * ballots * BOUNDS[k[variances]])
         and masses[bins].sum() <= _ONE * ballots
     )
 
@@ -174,8 +118,8 @@ def clip_masses(codes: Integers, masses: Array, ballots: float = 1.0) -> Array:
     """These masses with negative ones set to zero (but products), those of channels of sample variances to at most
     their bounds, and the bins, if they then sum to more than the ballots of a node, scaled to sum to that."""
     _, k, variances, bins = _parts(codes)
-    clipped = np.where(variances & (k >= _PRODUCTS), masses, np.maximum(masses, masses.dtype.type(0.0)))
-    bounds = ballots * _BOUNDS[k[variances]]
+    clipped = np.where(variances & (k >= PRODUCT), masses, np.maximum(masses, masses.dtype.type(0.0)))
+    bounds = ballots * BOUNDS[k[variances]]
     clipped[variances] = np.clip(clipped[variances], -bounds, bounds)
     total = clipped[bins].sum(dtype=np.float64)
     if total > ballots:

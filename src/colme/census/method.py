@@ -19,12 +19,13 @@ sigma is not known, agents also average their sample variances (in the first cen
 its own by the average one. If it is known, they check it: they average s^2 / sigma^2, and where that is clearly not 1,
 they multiply sigma^2 by it. Where sample variances depend on the mean, so does s^2 in (4) and (5).
 
-`Schedule` has the timing of (2) and (3), `histogram` (2), `mixture` (4), `posterior` (5), `sample_variance` and
-`variance_function` s^2; docs/census.md has the derivation and the limits.
+`Schedule` has the timing of (2) and (3), `histogram` (2), `mixture` (4), `posterior` (5), `colme.noise` s^2;
+docs/census.md has the derivation and the limits.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Hashable
 from typing import Any, NamedTuple
@@ -32,14 +33,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from colme.census.array import CensusState, ChangeDetector, contributions
-from colme.census.histogram import NEGLIGIBLE, NO_CODE, Bins, sum_by_code
+from colme.census.histogram import NEGLIGIBLE, NO_CODE, Bins, channel, sum_by_code
 from colme.census.posterior import FittedMixtures, posteriors
-from colme.census.sample_variance import SamplingNoise
 from colme.errors import MethodError, one_of, positive
 from colme.gossip import Gossip
 from colme.graphs import Graph
 from colme.guard import GuardedMethod
 from colme.method import Agent, Place, Round, State, World
+from colme.noise import SamplingNoise
 from colme.support.arrays import Array, Integers
 
 
@@ -158,6 +159,10 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
         return self.rounds
 
     @property
+    def learns_dependence(self) -> bool:
+        return not self.restart  # a change of the mean would look like dependence
+
+    @property
     def unit_matters(self) -> bool:
         return self.estimate_sigma  # then the agents have no common scale
 
@@ -234,6 +239,7 @@ class CensusAgent(Agent):
         if self.detector is not None:
             sigma = self.schedule.sigma * np.sqrt(self.sampling.factor)
             self.detector.observe(np.atleast_1d(self.mean), np.atleast_1d(self.count), sigma)
+        self.sampling.factors = self.factors
         self.sampling.observe(np.atleast_1d(self.own_mean), np.atleast_1d(self.own_count))
 
     def step(self, sample: float) -> Round:
@@ -290,7 +296,7 @@ class CensusAgent(Agent):
         """Learn about the noise from what was heard in so many rounds."""
         agents = self.schedule.agents_heard(rounds, self.place.heard)
         masses = np.broadcast_to(self.masses, (len(self.channels), len(self.masses)))
-        self.sampling.learn(self.codes, masses, agents)
+        self.sampling.learn(functools.partial(channel, self.codes, masses), agents)
 
     def _fit(self, factor: float = 1.0) -> FittedMixtures:
         """Equation (4); `factor` of the noise that was binned."""
@@ -317,7 +323,7 @@ class CensusAgent(Agent):
         if not self.neighbors:
             return self.own_mean
         found = posteriors(np.array([self.own_mean]), np.array([self.noise]), fitted.prior)
-        self.variance = found.variance.item()
+        self.variance = found.variance.item() * self.sampling.stretch(self.noise, found.variance.item()) ** 2
         return found.estimate.item()
 
 

@@ -5,7 +5,7 @@ A component is either a point mass (tau = 0) or wide. Bins with center c, count 
 
     c ~ sum over i of w_i N(m_i, tau_i^2 + v).
 
-Where the variance of samples depends on their mean, so does v: see `colme.census.variance_function`.
+Where the variance of samples depends on their mean, so does v: see `colme.noise`.
 
 The score of a mixture is its log-likelihood minus a penalty of ln N + 3 per component and ln N / 2 per spread, where N
 is the effective number of agents. The search goes from many components to few: it groups the atoms of the
@@ -23,7 +23,7 @@ import numpy as np
 
 from colme._core.jit import helper, kernel
 from colme._core.normal import normal_density
-from colme.census.variance_function import excess_noise, variance_at
+from colme.noise import excess_noise, variance_at
 from colme.support.arrays import Floats, Mask
 
 i64 = np.int64  # a plain number in a call would make numba compile the callee for that very number
@@ -55,7 +55,7 @@ class Histogram(NamedTuple):
     sampling: Floats
     """The part of it that is due to the samples, not to binning: it may depend on the true mean."""
     function: Floats
-    """How it does (`colme.census.variance_function`)."""
+    """How it does (`colme.noise`)."""
 
 
 class Mixture(NamedTuple):

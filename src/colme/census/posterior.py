@@ -34,7 +34,7 @@ from colme.census.mixture import (
     range_of,
 )
 from colme.census.uncertainty import added_variance
-from colme.census.variance_function import CONSTANT, excess_noise, is_constant, variance_at
+from colme.noise import CONSTANT, excess_noise, is_constant, variance_at
 from colme.metrics import NOT_KNOWN
 from colme.support.arrays import Array, Floats, Integers
 
@@ -103,7 +103,7 @@ class FittedMixtures:
     first_group: Integers
     """(rows): the group number of the first component."""
     function: Floats
-    """(rows, 5): the variance of samples as a function of the mean (`colme.census.variance_function`)."""
+    """(rows, 5): the variance of samples as a function of the mean (`colme.noise`)."""
     limit: Floats
     """(rows): means farther from a component, in standard deviations, are pulled no more than one at this distance."""
     frame: Floats

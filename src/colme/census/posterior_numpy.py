@@ -17,7 +17,7 @@ import numpy as np
 from colme._core.normal import cumulative
 from colme.census.mixture import TINY
 from colme.census.posterior import MixturePrior, Posteriors, in_component
-from colme.census.variance_function import variance_at
+from colme.noise import variance_at
 from colme.support.arrays import Floats, Integers
 
 _EXACT = 1e-6

@@ -14,7 +14,7 @@ import numpy as np
 from colme._core.jit import helper, kernel
 from colme._core.normal import normal_cdf, normal_density
 from colme.census.mixture import TINY, Mixture, noise_at
-from colme.census.variance_function import variance_at
+from colme.noise import variance_at
 
 _FEW, _SMALL = 5.0, 0.05
 """Components of fewer agents, and of less weight, do not tell how far apart true means are."""

@@ -139,6 +139,10 @@ class IntervalMethod(GuardedMethod, frozen=True, kw_only=True):
         return (*super().citations, VARIANCE_AWARE) if self.needs_moments else super().citations
 
     @property
+    def learns_dependence(self) -> bool:
+        return self.guard or self.cut == "difference"
+
+    @property
     def needs_moments(self) -> bool:
         """Intervals are computed from the samples' own deviation and kurtosis, not from a known scale."""
         return self.statistics != ("mean",)
@@ -216,6 +220,9 @@ class Radii:
     def now(self, world: World, ahead: int = 0) -> float | Floats:
         """At step t, or `ahead` of it."""
         t = world.t + ahead
+        if self.bound.name == "difference" and not world.independent:
+            one = [self.bound.radius(t / each) for each in np.atleast_1d(world.factors.high)]
+            return self.sigma * (one[0] if len(one) == 1 else np.array(one))
         unit = self.bound.table(t)
         if world.count is not None:
             out = np.empty(world.n_agents)
@@ -225,7 +232,7 @@ class Radii:
 
     def over(self, world: World, n_steps: int) -> Floats | None:
         """The radius of all agents at steps t, t + 1, ..; None where agents have different ones."""
-        if world.count is not None or isinstance(self.sigma, np.ndarray):
+        if world.count is not None or isinstance(self.sigma, np.ndarray) or not world.independent:
             return None
         last = world.t + n_steps
         return self.sigma * self.bound.table(last)[world.t : last]
@@ -237,7 +244,7 @@ class Radii:
     def around_means(self, world: World) -> Any:
         """Half the width of an interval around each own mean that holds at all times (`IntervalAgent.radius`)."""
         if self.bound.name == "difference":
-            return Radii(Bound(0.5 * self.bound.gamma), self.sigma).now(world)
+            return Radii(Bound(0.5 * self.bound.gamma), self.sigma).now(world) * np.sqrt(world.factors.high)
         return self.now(world)
 
 
@@ -250,7 +257,8 @@ class StandardErrors(Radii):
 
     def now(self, world: World, ahead: int = 0) -> Floats:
         out = np.empty(world.n_agents)
-        scale_errors(out, world.t + ahead if world.count is None else world.count, self.sigma)
+        count = world.t + ahead if world.count is None else world.count
+        scale_errors(out, count / world.factors.high, self.sigma)
         return out
 
     def over(self, world: World, n_steps: int) -> None:
@@ -377,8 +385,8 @@ class IntervalAgent(Agent):
     def intervals(self) -> AgentIntervals:
         """The agent's intervals now, one per statistic; the radius is infinite before the first sample."""
         if self.test is not None:
-            return ((self.mean, -float(standard_error(self.count, self.scale))),)
-        unit = self.bound.radius(self.count)
+            return ((self.mean, -float(standard_error(self.count / self.factors.high, self.scale))),)
+        unit = self.bound.radius(self.count / self.factors.high if self.bound.name == "difference" else self.count)
         if not self.statistics:
             return ((self.mean, float(self.scale * unit)),)
         second, _, fourth = self.moments
@@ -389,7 +397,8 @@ class IntervalAgent(Agent):
         """Half the width of an interval around the own mean that holds at all times, with probability 1 - alpha for
         difference tests."""
         if self.bound.name == "difference":
-            return float(self.scale * laplace_radius(self.count, 1.0, 0.5 * self.bound.gamma))
+            radius = self.scale * laplace_radius(self.count, 1.0, 0.5 * self.bound.gamma)
+            return float(radius * math.sqrt(self.factors.high))
         if not self.statistics:
             return float(self.scale * self.bound.radius(self.count))
         second, _, fourth = self.moments

@@ -29,7 +29,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from colme.census.sample_variance import add_square
+from colme.noise import add_square
 from colme.errors import CheckpointError, NodeError, positive, shorten, whole
 from colme.methods import Method, Place
 from colme.methods.intervals import PARTED

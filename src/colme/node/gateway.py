@@ -29,9 +29,8 @@ import numpy as np
 from colme.census import posterior_numpy
 from colme.census.method import Census
 from colme.census.posterior import posterior_interval, posteriors
-from colme.census.sample_variance import add_square
+from colme.noise import add_square, student
 from colme.errors import NodeError, positive, whole
-from colme.guard import student
 from colme.method import Place, Round
 from colme.node.census import AsynchronousCensusAgent, RoundMessage
 from colme.node.config.node_toml import NodeConfig

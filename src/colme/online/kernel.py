@@ -13,7 +13,7 @@ import numpy as np
 
 from colme._core.jit import equation, helper, kernel
 from colme._core.random import LINK, philox
-from colme.census.sample_variance import add_square, variance_of_mean
+from colme.noise import add_square, variance_of_mean
 from colme.confidence import DifferenceTest, apart, fourth_moment_radius, laplace_radius, standard_error
 from colme.consensus import (
     START,

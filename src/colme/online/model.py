@@ -25,7 +25,7 @@ cut looks for others. Which agents are asked depends on the seed and on what was
 only cut.
 
 Scale. If sigma is not known, each agent estimates its own, moderated by the pooled one
-(`colme.census.sample_variance`); no edge is cut before all agents together have 30 degrees of freedom. All agents are
+(`colme.noise`); no edge is cut before all agents together have 30 degrees of freedom. All agents are
 in one process, so the pooled variance is simply available.
 
 Level. All but "agent" divide delta by the number of agents so far, at the time when an agent computes its radius;

@@ -13,7 +13,7 @@ variance of a sample,
                deviations, which outliers do not move, is beyond two standard errors
 (3) kurtosis   kappa = sum of (q / v - k)^2 / sum of k - 2, in excess of the normal one
 
-A told sigma is believed unless the mean of q / k contradicts it (`colme.census.sample_variance`). Else
+A told sigma is believed unless the mean of q / k contradicts it (`colme.noise`). Else
 
 (4) the variance of a's own mean is (m v(y) + S) / (m + n - 1) / n,    m = max(4, 2 |gamma| sqrt(N n)).
 
@@ -36,7 +36,7 @@ import numpy as np
 
 from colme._core.jit import helper, kernel
 from colme.census.posterior import first_row, posterior_moments
-from colme.census.sample_variance import MODERATION, SCALE_ERRORS, SCALE_TOLERANCE, variance_of_mean
+from colme.noise import MODERATION, SCALE_ERRORS, SCALE_TOLERANCE, variance_of_mean
 from colme.online.agents import AgentTable
 from colme.online.kernel import (
     EVENTS,

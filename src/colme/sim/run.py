@@ -20,6 +20,7 @@ import numpy as np
 
 from colme._core.jit import CHUNK
 from colme._core.team import ALONE, Neighborhood, Team
+from colme.dependence import ArrayDependence
 from colme.errors import CheckpointError, RunError
 from colme.graphs import Graph, GraphPart, GraphTotals, has_bipartite_component, random_regular_part, row_ends
 from colme.guard import GuardedState
@@ -94,7 +95,9 @@ class Run:
             kurtosis=stream.kurtosis, exchange=EXCHANGE[spec.precision], tolerance=spec.tolerance, loss=stream.loss,
             seed=spec.seed, moments=Moments(n) if any(each.method.needs_moments for each in specs) else None,
             draw=self._samples_of, errors=Errors(class_, spec.tolerance, hood), hood=hood,
+            independent=source.independent or not any(each.method.learns_dependence for each in specs),
         )  # fmt: skip
+        self.dependence = None if self.world.independent else ArrayDependence(self.world, graph)
         self.states: list[State] = []
         for method in (each.method for each in specs):
             state = method.start(self.world, graph)
@@ -159,6 +162,9 @@ class Run:
         world = self.world
         means, recorded, of_run = self.sampler.sample(first, last)
         n_steps = len(means)
+        if self.dependence is not None:
+            world.t = first
+            self.dependence.step(world)
         for table, state in zip(self._tables, self.states, strict=True):
             world.t, world.mean, world.recorded = first, means[0], bool(recorded.any())
             state.advance(world, means, recorded, table[:n_steps])
@@ -175,7 +181,7 @@ class Run:
         """Write the checkpoint, if there is one."""
         if self._checkpoint is None:
             return
-        split: dict[str, str] = {}
+        split = {} if self.dependence is None else splits(self.dependence, "dependence")
         for number, state in enumerate(self.states):
             split |= splits(state, f"state{number}")
         common = {"t": np.array(self.world.t)} | self.recorder.snapshot()
@@ -191,8 +197,9 @@ class Run:
         own: dict[str, Array] = {"mean": self.world.mean}
         if self.world.count is not None:
             own["count"] = self.world.count
-        if self.world.moments is not None:
-            own |= to_arrays(self.world.moments, "moments")
+        for name, each in (("moments", self.world.moments), ("dependence", self.dependence)):
+            if each is not None:
+                own |= to_arrays(each, name)
         for number, state in enumerate(self.states):
             own |= to_arrays(state, f"state{number}")
         return own
@@ -213,6 +220,10 @@ class Run:
             self.world.count[:] = arrays["count"]
         if self.world.moments is not None:
             from_arrays(self.world.moments, "moments", arrays)
+        if self.dependence is not None:
+            from_arrays(self.dependence, "dependence", arrays)
+            self.dependence.restored()
+            self.world.factors = self.dependence.factors(self.world.n_samples)
         self.recorder.take_over(arrays)
         for number, state in enumerate(self.states):
             from_arrays(state, f"state{number}", arrays)

@@ -19,10 +19,12 @@ from colme.census.method import CensusAgent, HistogramMessage
 from colme.confidence import MEAN
 from colme.consensus import clock_rate
 from colme.errors import MethodError, NodeError, shorten
-from colme.guard import INTERVAL_SUMS, GuardedAgent, GuardedMethod, SumsMessage, student
+from colme.gossip import SumsMessage
+from colme.guard import INTERVAL_SUMS, GuardedAgent, GuardedMethod
 from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, ConsensusMessage, FlowAgent, FlowMessage
 from colme.methods.intervals import PARTED, IntervalAgent
+from colme.noise import student
 from colme.node.census import AsynchronousCensusAgent, RoundMessage
 from colme.node.guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound, like
 from colme.node.messages.wire import (
