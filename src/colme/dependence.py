@@ -149,8 +149,12 @@ def factor_at(factors, n):
 def look_up(table, row, count, out):
     """out[:, a] = the `Factors` of agent a, in its row of the table."""
     for a in range(out.shape[1]):
+        n = at(count, a)
         for i in range(4):
-            out[i, a] = factor_at(table[row[a], i], at(count, a)) if row[a] >= 0 else 1.0
+            out[i, a] = factor_at(table[row[a], i], n) if row[a] >= 0 else 1.0
+        out[4, a] = 0.0
+        if row[a] >= 0 and n > 2:
+            out[4, a] = 0.5 * ((n + 1.0) / n * factor_at(table[row[a], 1], n + 1) - out[1, a] - 1.0 / n)
 
 
 def learn(sums: Floats, most: float) -> Floats | None:
@@ -349,7 +353,7 @@ class Dependence:
         if not len(self.table):
             return INDEPENDENT
         alike = np.ndim(count) == 0 and (self.row == self.row[0]).all()
-        out = np.empty((4, 1 if alike else len(self.row)))
+        out = np.empty((5, 1 if alike else len(self.row)))
         look_up(self.table, self.row, count, out)
         return Factors(*(out[:, 0].tolist() if alike else out))
 

@@ -22,6 +22,9 @@ sample shows of the mean X of the n samples before it, summed to V, the squared 
 R = V - 2 lambda A + lambda^2 D. If it exceeds the claimed one, C, by two of its standard errors, intervals are widened
 by sqrt(R / C).
 
+Where samples depend on each other (`colme.dependence`), x has the covariance c s^2 with X, so that g misses
+(1 - w) c s^2, where w is the weight of X in y; it is added. V is multiplied by the factor of the variance of a mean.
+
 The method itself is not touched: y is what it would be without a guard. Trust is lost in one vote, by the part that
 falls to zero, and regained step by step. What holds, and for whom (the average over agents, not each class), is in
 docs/guard.md.
@@ -42,7 +45,7 @@ from colme.consensus import stable_step
 from colme.gossip import Gossip, SumsMessage, agents_heard, consensus_round, line_room, mean_over_agents
 from colme.graphs import Graph
 from colme.method import Agent, Intervals, Method, Place, Posterior, Round, State, World
-from colme.noise import student
+from colme.noise import INDEPENDENT, student
 from colme.support.arrays import Floats, Mask
 
 u64 = np.uint64
@@ -180,11 +183,12 @@ def _median(values):
 
 
 @equation
-def judged_sums(away: Any, mean: Any, count: Any, estimate: Any, variance: Any, factor: Any) -> Any:
+def judged_sums(away: Any, mean: Any, count: Any, estimate: Any, variance: Any, factor: Any, lag: Any) -> Any:
     """What a sample so far away from the mean of those before it adds to A, D, Q, V and C, given their number, the
-    estimate, its claimed variance and the factor of dependence; NaN without a sample, or before there is a mean."""
+    estimate, its claimed variance, and what dependence makes of V and A; NaN without a sample, or before there is a
+    mean."""
     d = estimate - mean
-    g, shown = away * d, factor * (away * away / (count + 1.0))
+    g, shown = away * d + lag, factor * (away * away / (count + 1.0))
     return g, d * d, g * g, shown, select(abs(variance) < np.inf, variance, shown)
 
 
@@ -222,7 +226,7 @@ class Judgment:
     """Equations (1) to (4) for one agent or all, except the messages: own sums, their average, and the weights."""
 
     saved: ClassVar[tuple[str, ...]] = (
-        "filter", "own", "now", "before", "mean", "estimate", "variance", "count", "square", "first", "judges",
+        "filter", "own", "now", "before", "mean", "estimate", "variance", "count", "square", "lag", "first", "judges",
         "window", "recent", "learned", "trust", "began", "last", "rounds",
     )  # fmt: skip
 
@@ -244,12 +248,13 @@ class Judgment:
         self.began = 0  # the step at which sums were last handed in
         self.last = 1  # that of the sums that were last learned from
         self.rounds = -1  # rounds done of the average under way; -1: none is
-        self.factor: Any = 1.0  # of the variance s^2 / n of own means, where samples depend on each other
+        self.lag = np.zeros(n_agents)  # covariance of the next sample with the part of X that y leaves out
+        self.factors = INDEPENDENT
 
     def observe(self, sample: Any) -> None:
         """Equation (1), when the samples of a step arrive (NaN: none)."""
         away = sample - self.mean
-        sums = judged_sums(away, self.mean, self.count, self.estimate, self.variance, self.factor)
+        sums = judged_sums(away, self.mean, self.count, self.estimate, self.variance, self.factors.high_of_own, self.lag)
         known = ~np.isnan(sums[0])
         self._add(known & self.judges, np.stack(sums[: self.own.shape[1]], axis=-1))
         shown = away * away / (self.count + 1.0)
@@ -292,6 +297,14 @@ class Judgment:
         self.judges = (t + 1 - self.first > NEWCOMER * t) | (not self.filter.trusting)
         self.mean[:], self.count[:] = form.own_mean, form.own_count
         self.estimate[:], self.variance[:] = form.estimate, form.variance
+        self._end_step(form, t, gossiped=gossiped)
+
+    def _end_step(self, form: State | Agent, t: int, *, gossiped: bool) -> None:
+        if self.factors is INDEPENDENT:
+            self.lag[:] = 0.0
+        else:
+            left_out = 1.0 - np.minimum(form.own_weight, 1.0)
+            self.lag[:] = left_out * self.factors.next * (self.square / np.maximum(self.count - 1.0, 1.0))
         if not gossiped:
             self._read(self.learned, self.last, t)
 
@@ -321,7 +334,7 @@ class Judgment:
     def _own_reach(self, level: float) -> Floats:
         """The part of Student's interval of the own mean that enters half of an interval of this level."""
         n, trust = self.count.astype(np.float64), self.weights
-        error = np.sqrt(self.factor * self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
+        error = np.sqrt(self.factors.high_of_own * self.square / np.maximum(n - 1.0, 1.0) / np.maximum(n, 1.0))
         own = np.where(n > 1.0, (1.0 - trust) * student(level, n - 1.0) * error, np.inf)
         return np.where(trust < 1.0, own, 0.0)
 
@@ -368,8 +381,8 @@ class ArrayJudgment(Judgment):
 
     def observe(self, sample: Any) -> None:
         _judge(
-            sample, self.mean, self.count, self.estimate, self.variance, self.factor, self.judges, self.own.T,
-            self.square,
+            sample, self.mean, self.count, self.estimate, self.variance, self.factors.high_of_own, self.lag,
+            self.judges, self.own.T, self.square,
         )  # fmt: skip
 
     def end_step(self, form: State | Agent, t: int, *, gossiped: bool) -> None:
@@ -377,8 +390,7 @@ class ArrayJudgment(Judgment):
             form.own_mean, form.own_count, form.estimate, form.variance, t, self.filter.trusting, self.mean, self.count,
             self.estimate, self.variance, self.square, self.first, self.judges,
         )  # fmt: skip
-        if not gossiped:
-            self._read(self.learned, self.last, t)
+        self._end_step(form, t, gossiped=gossiped)
 
     def _learn(self, found: Floats, *, keep: bool) -> None:
         self._factor = None
@@ -406,11 +418,11 @@ class ArrayJudgment(Judgment):
 
 
 @kernel
-def _judge(sample, mean, count, estimate, variance, factor, judges, own, square):
+def _judge(sample, mean, count, estimate, variance, factor, lag, judges, own, square):
     """`Judgment.observe`; own[i] = sum i of all agents."""
     for a in range(u64(mean.size)):
         away = sample[a] - mean[a]
-        g, dd, gg, shown, claimed = judged_sums(away, mean[a], count[a], estimate[a], variance[a], at(factor, a))
+        g, dd, gg, shown, claimed = judged_sums(away, mean[a], count[a], estimate[a], variance[a], at(factor, a), lag[a])
         known = g == g
         square[a] += count[a] * (away * away / (count[a] + 1.0)) if known else 0.0
         judged = known and judges[a]
@@ -460,7 +472,7 @@ class GuardedState(State):
 
     def step(self, world: World) -> None:
         judgment = self.judgment
-        judgment.factor = world.factors.high_of_own
+        judgment.factors = world.factors
         judgment.observe(world.newest)
         self.inner.step(world)
         gossiped = judgment.starts(world.t)
@@ -552,7 +564,7 @@ class GuardedAgent(Agent):
 
     def step(self, sample: float) -> Round:
         judgment = self.judgment
-        judgment.factor = self.factors.high_of_own
+        judgment.factors = self.factors
         judgment.observe(np.array([sample]))
         yield from self.inner.step(sample)
         self.t, self.count, self.mean = self.inner.t, self.inner.count, self.inner.mean

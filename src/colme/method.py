@@ -228,6 +228,8 @@ class State(ABC):
     """What the method knows about each true mean beyond its estimate."""
     variance: Any = math.nan
     """The variance that the method claims for each estimate, where it has a posterior."""
+    own_weight: Any = 0.0
+    """The slope of each estimate in the own mean, where the method knows it."""
 
     @property
     def own_mean(self) -> Floats:
@@ -353,6 +355,8 @@ class Agent(ABC):
 
     variance: float = math.nan
     """The variance that the method claims for its estimate, where it has a posterior."""
+    own_weight: Any = 0.0
+    """The slope of the estimate in the own mean, where the method knows it."""
     factors: Factors = INDEPENDENT
     """Of the variance of the own mean, where samples depend on each other."""
 

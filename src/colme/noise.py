@@ -43,6 +43,8 @@ from colme.support.arrays import Array, Floats, Integers, Mask
 
 SCALE_ERRORS, SCALE_TOLERANCE = 4.0, 0.03
 """A known sigma is corrected if the average r is off 1 by more than both: standard errors, and this."""
+EARLY, EARLY_ERRORS = 8, 2.0
+"""With fewer samples so many standard errors are enough to make sigma smaller."""
 ALIKE = 0.25
 """The largest squared variation of r between agents, beyond that of normal samples, if they are alike."""
 UNEVEN = 1.25
@@ -96,9 +98,11 @@ class Factors(NamedTuple):
     """Of s^2 / n, to shrink by."""
     high_of_own: Any
     """Of s^2 / n, for intervals."""
+    next: Any
+    """Of s^2: the covariance of the mean with the next sample."""
 
 
-INDEPENDENT = Factors(1.0, 1.0, 1.0, 1.0)
+INDEPENDENT = Factors(1.0, 1.0, 1.0, 1.0, 0.0)
 
 
 @equation
@@ -116,10 +120,11 @@ def variance_of_mean(square: Any, n: Any, average: Any, moderation: Any = MODERA
 def corrected_scale(mean: Any, variance: Any, agents: Any, count: Any) -> Floats:
     """The factor of sigma^2, by the mean and variance of the r of so many agents. They have about `count` samples, and
     the r of normal samples vary by 2 / (count - 1). A factor above 1 shrinks estimates more, so it also needs agents
-    that are alike."""
+    that are alike; one below 1 is careful, so that in the first steps it needs less evidence."""
     normal = 2.0 / np.maximum(count - 1.0, 1.0)
     error = np.sqrt(np.maximum(variance, normal) / np.maximum(agents, 1.0))
-    off = np.abs(mean - 1.0) > np.maximum(SCALE_ERRORS * error, SCALE_TOLERANCE)
+    errors = np.where((mean < 1.0) & (count < EARLY), EARLY_ERRORS, SCALE_ERRORS)
+    off = np.abs(mean - 1.0) > np.maximum(errors * error, SCALE_TOLERANCE)
     off &= (mean < 1.0) | (variance < (normal + ALIKE) * mean * mean)
     return np.where(off, _within_reason(mean), 1.0)
 
@@ -156,6 +161,13 @@ def _observe(mean, count, mean_before, count_before, square, earlier):
         if n > 1 and n > count_before[a]:
             square[a] = add_square(square[a], mean[a], mean_before[a], n)
         mean_before[a], count_before[a] = mean[a], n
+
+
+def own_weight(variance: Any, noise: Any) -> Any:
+    """The slope of a posterior mean in the own mean, from the posterior variance and the noise of the own mean (Tweedie's
+    formula); one where the noise is not known, or zero."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.where((noise > 0.0) & (noise < np.inf), np.minimum(variance / noise, 1.0), 1.0)
 
 
 class SamplingNoise:
@@ -199,13 +211,12 @@ class SamplingNoise:
         found = np.where(is_constant(self.function), own, common) * self.factors.low_of_own
         return np.where((self.count > 0) & ~np.isnan(found), found, np.inf)
 
-    def stretch(self, noise: Any, variance: Any) -> Any:
-        """The factor on half an interval of a posterior of this variance, given the noise to shrink by: what the noise
-        for intervals adds to the error of the own mean passes to the estimate, whose derivative variance / noise is."""
-        low, high, low_of_own, high_of_own = self.factors
+    def stretch(self, weight: Any) -> Any:
+        """The factor on half an interval of a posterior mean in which the own mean has this weight: what the noise for
+        intervals has more than the noise to shrink by passes to the estimate."""
+        low, high, low_of_own, high_of_own, _ = self.factors
         ratio = high_of_own / low_of_own if self.variance is None else high / low
-        with np.errstate(invalid="ignore"):
-            return np.sqrt(1.0 + (ratio - 1.0) * np.minimum(variance / noise, 1.0))
+        return np.sqrt(1.0 + (ratio - 1.0) * weight)
 
     def contributions(self, frame: Floats | None) -> list[tuple[Integers, int, Floats]]:
         """What agents with two samples add to an average over all agents: the agents, the first of their channels, and
@@ -228,13 +239,34 @@ class SamplingNoise:
             self.earlier, self.frame = np.where(self.count[:, None] > 0, now, 0.0), frame
         return parts
 
+    def _ratios(self, channel: Callable[[int], Floats]) -> tuple[Floats, ...]:
+        """The average r of the last check, as if samples were independent, its variance between agents, the part of
+        them that have one, and their samples then."""
+        mean, variance, part = average_ratio(*(channel(RATIO + k) for k in range(3)))
+        count = self.earlier[:, 2]
+        if self.factors is not INDEPENDENT:  # means follow dependent samples, so that r is smaller
+            expected = np.maximum(count - self.factors.high, 0.01) / np.maximum(count - 1.0, 1.0)
+            mean, variance = mean / expected, variance / (expected * expected)
+        return mean, variance, part, count
+
+    def notice(self, channel: Callable[[int], Floats], agents: Any) -> bool:
+        """In the first steps, while averages are under way: whether some agents see that sigma is smaller than they
+        know, and use a smaller one from now on."""
+        if self.variance is None:
+            return False
+        mean, variance, part, count = self._ratios(channel)
+        scale = corrected_scale(mean, variance, agents * part, count)
+        smaller = (agents * part >= FEWEST_RATIOS) & (count < EARLY) & (scale < np.minimum(self.factor, 1.0))
+        self.factor = np.where(smaller, scale, self.factor)
+        return bool(smaller.any())
+
     def learn(self, channel: Callable[[int], Floats], agents: Any) -> None:
         """From the averages of what was contributed, channel by channel, as each agent has them of so many agents."""
         if self.variance is None:
             total, part = channel(AVERAGE), channel(AVERAGE + 1)
             there = (part > FEWEST_PARTS) & (total > 0.0)
             self.average = np.where(there, total / np.maximum(part, FEWEST_PARTS), self.average)
-        mean, variance, part = average_ratio(*(channel(RATIO + k) for k in range(3)))
+        mean, variance, part, count = self._ratios(channel)
         checked = agents * part >= FEWEST_RATIOS
         if not checked.any():
             return
@@ -246,11 +278,11 @@ class SamplingNoise:
             binary &= self.average > 0.0
             function[binary] = binomial_function(self.average[binary])
         else:
-            scale = corrected_scale(mean, variance, agents * part, self.earlier[:, 2])
+            scale = corrected_scale(mean, variance, agents * part, count)
             scale = np.where(is_constant(function) & ~binary, scale, _within_reason(mean))
             self.factor = np.where(checked, scale, self.factor)
             function[binary] = binomial_function((self.variance * self.factor)[binary])
-        self.uneven = np.where(checked, are_uneven(mean, variance, agents * part, self.earlier[:, 2]), self.uneven)
+        self.uneven = np.where(checked, are_uneven(mean, variance, agents * part, count), self.uneven)
         self.function = np.where(checked[:, None], function, self.function)
 
 

@@ -5,7 +5,6 @@ The equations are numbered as in `colme.census.method`. `ChangeDetector` is for 
 
 from __future__ import annotations
 
-import functools
 import math
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -28,7 +27,7 @@ from colme.gossip import agents_heard, consensus_round, line_room, line_width, m
 from colme.graphs import Graph
 from colme.method import Intervals, Posterior, State, World
 from colme.metrics import NOT_KNOWN
-from colme.noise import CONSTANT, INDEPENDENT, SamplingNoise, is_constant
+from colme.noise import CONSTANT, INDEPENDENT, SamplingNoise, is_constant, own_weight
 from colme.samples import running_mean
 from colme.support.arrays import Array, Floats, Integers, Mask
 from colme.support.saved import COMMON
@@ -136,7 +135,7 @@ class CensusState(State):
     """Array form: the histograms, fitted mixtures and posteriors of all agents."""
 
     saved = (
-        "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "sampling", "detector", "sent",
+        "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "sampling", "binned", "detector", "sent",
     )  # fmt: skip
     split: ClassVar[dict[str, str]] = {"codes": COMMON}
 
@@ -160,6 +159,7 @@ class CensusState(State):
         self.fitted = FittedMixtures.none(n)
         self.sent = 0  # numbers, by all agents to all their neighbors
         self.sampling = SamplingNoise(n, self.schedule.sigma)
+        self.binned = self.sampling.factor.copy()  # of sigma^2 when means were binned
         self.detector = ChangeDetector(n) if method.restart else None
         self._n_slots = max(2 * whole.n_edges, 1)
         self._alone = graph.degrees == 0
@@ -180,8 +180,12 @@ class CensusState(State):
             self._start_census(world)
         if self.rounds >= 0:
             self._average(world)
+            heard = self.schedule.agents_heard(self.rounds, self.heard)
             if self.rounds >= self.schedule.rounds_at(self.began):
+                self.sampling.learn(self._channel, heard)
                 self._complete_census()
+            elif world.team.any(self.sampling.notice(self._channel, heard)):
+                self.fitted = self._fit()
 
     def _start_census(self, world: World) -> None:
         """Equation (2): every agent with a sample bins its mean."""
@@ -196,7 +200,7 @@ class CensusState(State):
         self.grid = np.full(world.n_agents, -1)
         agents, codes, _ = parts[0]
         self.grid[agents] = Bins.of(self.codes, self.unit).grid[np.searchsorted(self.codes, codes[:, 0])]
-        self.began, self.rounds = world.t, 0
+        self.began, self.rounds, self.binned = world.t, 0, self.sampling.factor.copy()
 
     def _make_room(self) -> None:
         """Arrays for a census, in the room of the last one if it is large enough."""
@@ -238,22 +242,22 @@ class CensusState(State):
         self.sent += int(hood.team.total(sent))
         self.rounds += 1
 
+    def _channel(self, k: int) -> Floats:
+        return channel(self.codes, self.masses, k)
+
     def _complete_census(self) -> None:
-        before = self.sampling.factor
         self.fitted = FittedMixtures.none(self.world.n_agents)  # makes room for the next
         self._prior = self.fitted.prior
-        heard = self.schedule.agents_heard(self.rounds, self.heard)
-        self.sampling.learn(functools.partial(channel, self.codes, self.masses), heard)
-        self.fitted = self._fit(self.sampling.factor / before)
+        self.fitted = self._fit()
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
 
-    def _fit(self, factor: Any = 1.0) -> FittedMixtures:
-        """Equation (4), of the census under way; `factor` of the noise that was binned."""
+    def _fit(self) -> FittedMixtures:
+        """Equation (4), of the census under way."""
         hood, masses = self._hood, self.masses
         reached, n, n_all = self.schedule.gossip.agents_reached(self.rounds), len(masses), hood.n_agents
         bins, part = Bins.of(self.codes, self.unit), self.schedule.part_heard(self.rounds, self.heard)
-        function = self.sampling.function
+        function, factor = self.sampling.function, self.sampling.factor / self.binned
         if self._fit_all:
             return FittedMixtures.of_agents(
                 np.ascontiguousarray(masses), bins, reached, n_all, np.arange(n), self.grid, heard=part, factor=factor,
@@ -267,8 +271,7 @@ class CensusState(State):
         row[differ] = np.arange(1, len(rows))
         # the average histogram is that of all agents, and so are histograms like it
         part = np.append(1.0, np.broadcast_to(part, n)[differ])
-        shared_factor = mean_over_agents(factor, hood) if np.ndim(factor) else factor
-        factor = np.append(shared_factor, np.broadcast_to(factor, n)[differ])
+        factor = np.append(mean_over_agents(factor, hood), factor[differ])
         constant = is_constant(function)
         n_constant, shared = int(hood.team.total(np.count_nonzero(constant))), CONSTANT
         if n_constant <= 0.5 * n_all:
@@ -312,7 +315,11 @@ class CensusState(State):
     @property
     def stretch(self) -> Any:
         """The factor by which they are."""
-        return self.sampling.stretch(self.noise, self.summary()[1].variance) if self.stretches else 1.0
+        return self.sampling.stretch(self.own_weight) if self.stretches else 1.0
+
+    @property
+    def own_weight(self) -> Floats:  # type: ignore[override]
+        return own_weight(self.summary()[1].variance, self.noise)
 
     @property
     def variance(self) -> Floats:

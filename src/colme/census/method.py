@@ -27,7 +27,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,7 +40,7 @@ from colme.gossip import Gossip
 from colme.graphs import Graph
 from colme.guard import GuardedMethod
 from colme.method import Agent, Place, Round, State, World
-from colme.noise import SamplingNoise
+from colme.noise import SamplingNoise, own_weight
 from colme.support.arrays import Array, Integers
 
 
@@ -196,7 +196,7 @@ class CensusAgent(Agent):
     """Per-agent form: its own histogram, fitted mixture and posterior mean."""
 
     saved = (
-        *Agent.saved, "began", "completed", "fitted", "sampling", "detector",
+        *Agent.saved, "began", "completed", "fitted", "sampling", "binned", "detector",
     )  # fmt: skip
 
     def __init__(self, method: Census, place: Place):
@@ -213,6 +213,7 @@ class CensusAgent(Agent):
         self.channels = np.full(1, NO_CODE)  # of the noise of this agent's grid, if its mean was binned
         self.fitted = FittedMixtures.none(1)
         self.sampling = SamplingNoise(1, self.schedule.sigma)
+        self.binned = self.sampling.factor.copy()  # of sigma^2 when the mean was binned
         self.detector = ChangeDetector(1) if method.restart else None
 
     @property
@@ -266,7 +267,7 @@ class CensusAgent(Agent):
         self.channels[agents] = codes[:, 0]
         self.codes, masses = sum_by_code(*(np.concatenate([each[i].ravel() for each in parts]) for i in (1, 2)))
         self.masses = masses.astype(self.place.exchange)
-        self.previous = np.zeros_like(self.masses)
+        self.previous, self.binned = np.zeros_like(self.masses), self.sampling.factor.copy()
         self.began, self.rounds = self.t, 0
 
     def _average(self, heard: dict[Hashable, HistogramMessage], *, plain: bool = False) -> None:
@@ -284,28 +285,29 @@ class CensusAgent(Agent):
         self.rounds += 1
         if self.rounds >= self.schedule.rounds_at(self.began):
             self._complete_census()
+        elif self._learn_noise(self.rounds, self.sampling.notice):
+            self.fitted = self._fit()
 
     def _complete_census(self) -> None:
-        before = self.sampling.factor
-        self._learn_noise(self.rounds)
-        self.fitted = self._fit((self.sampling.factor / before)[0].item())
+        self._learn_noise(self.rounds, self.sampling.learn)
+        self.fitted = self._fit()
         self.completed = self.schedule.bins_means(self.began)
         self.rounds = -1
 
-    def _learn_noise(self, rounds: int) -> None:
+    def _learn_noise(self, rounds: int, learn: Callable[..., Any]) -> Any:
         """Learn about the noise from what was heard in so many rounds."""
         agents = self.schedule.agents_heard(rounds, self.place.heard)
         masses = np.broadcast_to(self.masses, (len(self.channels), len(self.masses)))
-        self.sampling.learn(functools.partial(channel, self.codes, masses), agents)
+        return learn(functools.partial(channel, self.codes, masses), agents)
 
-    def _fit(self, factor: float = 1.0) -> FittedMixtures:
-        """Equation (4); `factor` of the noise that was binned."""
+    def _fit(self) -> FittedMixtures:
+        """Equation (4)."""
         bins, n = Bins.of(self.codes, self.unit), len(self.channels)
         grid, binned = np.full(n, -1), self.channels != NO_CODE
         grid[binned] = bins.grid[np.searchsorted(self.codes, self.channels[binned])]
         return FittedMixtures.of_agents(
             self.masses[None], bins, self._agents_reached, self.place.n_agents, np.zeros(n, np.int64), grid,
-            heard=self.schedule.part_heard(self.rounds, self.place.heard), factor=factor,
+            heard=self.schedule.part_heard(self.rounds, self.place.heard), factor=self.sampling.factor[:1] / self.binned[:1],
             function=self.sampling.function[:1],
         )  # fmt: skip
 
@@ -319,11 +321,12 @@ class CensusAgent(Agent):
         fitted = self.fitted
         if self.rounds > 0 and not self.completed:  # the first census is still under way: use what there is
             fitted = self._fit()
-        self.variance = self.noise
+        self.variance, self.own_weight = self.noise, 1.0
         if not self.neighbors:
             return self.own_mean
         found = posteriors(np.array([self.own_mean]), np.array([self.noise]), fitted.prior)
-        self.variance = found.variance.item() * self.sampling.stretch(self.noise, found.variance.item()) ** 2
+        self.own_weight = own_weight(found.variance, self.sampling.of_means())
+        self.variance = (found.variance * self.sampling.stretch(self.own_weight) ** 2).item()
         return found.estimate.item()
 
 

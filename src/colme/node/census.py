@@ -73,7 +73,6 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
     def __init__(self, method: Census, place: Place):
         super().__init__(method, place)
         self.schedule = AsynchronousSchedule(*self.schedule)
-        self.binned = np.ones(1)  # the factor of sigma^2 when the mean was binned
         self.used = self.fitted  # behind the estimate: of the last census, or of the first as far as it is
         self.ballots = 1.0  # cast by a node, on average: more than one where there are gateways
         self.listened = 0  # messages of all rounds of the census
@@ -115,7 +114,6 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
         with np.errstate(over="ignore"):  # variances in single precision
             self._start_census()
         self.masses = np.clip(self.masses, -MOST_MASS, MOST_MASS)
-        self.binned = self.sampling.factor.copy()
 
     @property
     def _n_rounds(self) -> int:
@@ -130,13 +128,13 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
         self._average({b: message.of_round(self.round) for b, message in same.items()}, plain=plain)
         self.masses = clip_masses(self.codes, self.masses, self.place.max_ballots)
         if not self.completed and self.schedule.sigma is not None:
-            self._learn_noise(self.rounds + 1)
+            self._learn_noise(self.rounds + 1, self.sampling.learn)
 
-    def _fit(self, factor: float = 1.0) -> FittedMixtures:
+    def _fit(self) -> FittedMixtures:
         if not self.completed and self.rounds < min(EARLIEST, self._n_rounds):
             return self.fitted  # too few agents were heard to check sigma
         self.ballots = ballots_in(self.codes, self.masses)
-        self.used = super()._fit((self.sampling.factor / self.binned)[0].item())
+        self.used = super()._fit()
         return self.used
 
     @property
@@ -147,6 +145,6 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
         self._complete_census()
 
     def _complete_census(self) -> None:
-        self._learn_noise(self.rounds)
+        self._learn_noise(self.rounds, self.sampling.learn)
         self.fitted = self._fit()
         self.completed, self.rounds = self.schedule.bins_means(self.began), -1
