@@ -228,9 +228,11 @@ class SamplingNoise:
             parts.append((some, AVERAGE, np.stack([variance, np.ones_like(variance)], axis=-1)))
         if frame is not None:
             some = some[~np.isnan(known[some])]
-            ratio = np.minimum(self.square[some] / (self.count[some] - 1.0) / known[some], LARGEST_RATIO)
+            n = self.count[some]
+            freedom = np.maximum(n - np.broadcast_to(self.factors.high, len(self.count))[some], ROUNDING * n)
+            ratio = np.minimum(self.square[some] / freedom / known[some], LARGEST_RATIO)
             parts.append((some, RATIO, np.stack([ratio, np.ones_like(ratio), ratio * ratio], axis=-1)))
-            mean, n = self.mean[some], self.count[some]  # of samples that are 0 or 1, squares follow from means
+            mean = self.mean[some]  # of samples that are 0 or 1, squares follow from means
             binary = some[np.abs(self.square[some] - n * mean * (1.0 - mean)) <= ROUNDING * n]
             parts.append((binary, BINARY, np.ones((len(binary), 1))))
             some = some[self.uneven[some] & (frame[some, 1] > 0.0)]
@@ -239,26 +241,17 @@ class SamplingNoise:
             self.earlier, self.frame = np.where(self.count[:, None] > 0, now, 0.0), frame
         return parts
 
-    def _ratios(self, channel: Callable[[int], Floats]) -> tuple[Floats, ...]:
-        """The average r of the last check, as if samples were independent, its variance between agents, the part of
-        them that have one, and their samples then."""
+    def notice(self, channel: Callable[[int], Floats], agents: Any) -> Mask:
+        """In the first steps, while averages are under way: which agents see that sigma is smaller than they know, and
+        use a smaller one from now on."""
+        if self.variance is None:
+            return np.zeros(len(self.count), bool)
         mean, variance, part = average_ratio(*(channel(RATIO + k) for k in range(3)))
         count = self.earlier[:, 2]
-        if self.factors is not INDEPENDENT:  # means follow dependent samples, so that r is smaller
-            expected = np.maximum(count - self.factors.high, 0.01) / np.maximum(count - 1.0, 1.0)
-            mean, variance = mean / expected, variance / (expected * expected)
-        return mean, variance, part, count
-
-    def notice(self, channel: Callable[[int], Floats], agents: Any) -> bool:
-        """In the first steps, while averages are under way: whether some agents see that sigma is smaller than they
-        know, and use a smaller one from now on."""
-        if self.variance is None:
-            return False
-        mean, variance, part, count = self._ratios(channel)
         scale = corrected_scale(mean, variance, agents * part, count)
         smaller = (agents * part >= FEWEST_RATIOS) & (count < EARLY) & (scale < np.minimum(self.factor, 1.0))
         self.factor = np.where(smaller, scale, self.factor)
-        return bool(smaller.any())
+        return np.asarray(smaller)
 
     def learn(self, channel: Callable[[int], Floats], agents: Any) -> None:
         """From the averages of what was contributed, channel by channel, as each agent has them of so many agents."""
@@ -266,7 +259,8 @@ class SamplingNoise:
             total, part = channel(AVERAGE), channel(AVERAGE + 1)
             there = (part > FEWEST_PARTS) & (total > 0.0)
             self.average = np.where(there, total / np.maximum(part, FEWEST_PARTS), self.average)
-        mean, variance, part, count = self._ratios(channel)
+        mean, variance, part = average_ratio(*(channel(RATIO + k) for k in range(3)))
+        count = self.earlier[:, 2]
         checked = agents * part >= FEWEST_RATIOS
         if not checked.any():
             return

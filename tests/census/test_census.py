@@ -37,8 +37,10 @@ def draw(n_agents: int, n_steps: int, *, gap: float = 3.0, late: bool = False, s
     return samples
 
 
-def recorded(samples: NDArray[np.float64], sigma: Any, loss: float = 0.0) -> colme.Recording:
-    recording = colme.Recording(samples, sigma=sigma)
+def recorded(
+    samples: NDArray[np.float64], sigma: Any, loss: float = 0.0, *, independent: bool = False
+) -> colme.Recording:
+    recording = colme.Recording(samples, sigma=sigma, independent=independent)
     recording.loss = loss
     return recording
 

@@ -139,10 +139,10 @@ class Known(Case):
 
     def record(
         self, samples: NDArray[np.float64], *, sigma: Any = SIGMA, width: float = WIDTH,
-        classes: NDArray[Any] | None = None,
+        classes: NDArray[Any] | None = None, **known: Any,
     ) -> colme.Recording:  # fmt: skip
         return recording_like_a_scenario(
-            samples, self.classes if classes is None else classes, sigma=sigma, width=width
+            samples, self.classes if classes is None else classes, sigma=sigma, width=width, **known
         )
 
 

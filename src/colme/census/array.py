@@ -27,7 +27,7 @@ from colme.gossip import agents_heard, consensus_round, line_room, line_width, m
 from colme.graphs import Graph
 from colme.method import Intervals, Posterior, State, World
 from colme.metrics import NOT_KNOWN
-from colme.noise import CONSTANT, INDEPENDENT, SamplingNoise, is_constant, own_weight
+from colme.noise import CONSTANT, INDEPENDENT, PRODUCT, RATIO, SamplingNoise, is_constant, own_weight
 from colme.samples import running_mean
 from colme.support.arrays import Array, Floats, Integers, Mask
 from colme.support.saved import COMMON
@@ -121,21 +121,31 @@ def contributions(form: CensusState | CensusAgent, t: int) -> list[tuple[Integer
     mean, noise = np.atleast_1d(form.own_mean), form.sampling.of_means()
     binned = ~np.isnan(mean) & (noise > 0.0) & (noise < np.inf)
     agents = np.flatnonzero(binned if form.detector is None else binned & ~form.detector.suspected)
-    check = form.schedule.checks_variances(t, form.began)
-    return [
-        (agents, *bin_means(mean[agents], noise[agents], form.unit)),
-        *(
-            (agents, *in_channels(first, numbers))
-            for agents, first, numbers in form.sampling.contributions(form.fitted.frame if check else None)
-        ),
-    ]
+    parts = [(agents, *bin_means(mean[agents], noise[agents], form.unit))]
+    if form.early:  # the check of step 2 goes on
+        parts.append((np.arange(len(mean)), *early_check(form)))
+        return parts
+    return parts + of_variances(form, check=form.schedule.checks_variances(t, form.began))
+
+
+def of_variances(form: CensusState | CensusAgent, *, check: bool) -> list[tuple[Integers, Any, Any]]:
+    """What agents contribute to averages of sample variances."""
+    found = form.sampling.contributions(form.fitted.frame if check else None)
+    return [(agents, *in_channels(first, numbers)) for agents, first, numbers in found]
+
+
+def early_check(form: CensusState | CensusAgent) -> tuple[Any, Any]:
+    """The codes, and masses of all agents, of the check of a known sigma at step 2: it is handed in to the census of
+    step 1, whose means it does not delay, and goes on in the next one."""
+    masses = np.stack([channel(form.codes, np.atleast_2d(form.masses), k) for k in range(RATIO, PRODUCT)], axis=-1)
+    return in_channels(RATIO, masses)
 
 
 class CensusState(State):
     """Array form: the histograms, fitted mixtures and posteriors of all agents."""
 
     saved = (
-        "began", "rounds", "codes", "masses", "previous", "grid", "completed", "fitted", "sampling", "binned", "detector", "sent",
+        "began", "rounds", "early", "codes", "masses", "previous", "grid", "completed", "fitted", "sampling", "binned", "detector", "sent",
     )  # fmt: skip
     split: ClassVar[dict[str, str]] = {"codes": COMMON}
 
@@ -150,6 +160,7 @@ class CensusState(State):
         self.began = 0  # the step at which the last census started
         self.rounds = -1  # rounds done of the census under way; -1: none is
         self.completed = False  # whether a census of means has completed
+        self.early = False  # the check of step 2 is under way
         self.codes = np.empty(0, np.int64)  # the bin or channel of each column
         self.masses: Array = np.empty((n, 0), world.exchange)  # z(k), after the last round
         self.previous = self.masses  # z(k - 1), after the round before
@@ -178,29 +189,38 @@ class CensusState(State):
         self.sampling.observe_all(self.own_mean, self.own_count)
         if self.rounds < 0 and self.schedule.starts(world.t, self.began):
             self._start_census(world)
+        if self.schedule.checks_early(world.t, self.rounds):
+            self._hand_in(of_variances(self, check=True))
+            self.early = True
         if self.rounds >= 0:
             self._average(world)
-            heard = self.schedule.agents_heard(self.rounds, self.heard)
+            heard = self.schedule.agents_heard(self.rounds + (self.early and self.began > 1), self.heard)
             if self.rounds >= self.schedule.rounds_at(self.began):
-                self.sampling.learn(self._channel, heard)
+                if not (self.early and self.began == 1):
+                    self.sampling.learn(self._channel, heard)
                 self._complete_census()
-            elif world.team.any(self.sampling.notice(self._channel, heard)):
-                self.fitted = self._fit()
+            else:
+                smaller = self.sampling.notice(self._channel, heard)
+                if world.team.any(bool(smaller.any())):
+                    self.fitted = self.fitted.replaced(smaller, self._fit(), world.team)
 
     def _start_census(self, world: World) -> None:
         """Equation (2): every agent with a sample bins its mean."""
         parts = contributions(self, world.t)
-        used = np.unique(np.concatenate([codes.ravel() for _, codes, _ in parts]))
-        self.codes = used if world.team.size == 1 else np.unique(world.team.gather(used))
+        used = np.concatenate([in_channels(RATIO, np.empty(PRODUCT - RATIO))[0], *(each[1].ravel() for each in parts)])
+        self.codes = np.unique(used if world.team.size == 1 else world.team.gather(np.unique(used)))
         self._make_room()
         self._hood.my_lines(self._seen)[:] = 0.0
-        for agents, codes, masses in parts:
-            self.masses[agents[:, None], np.searchsorted(self.codes, codes)] = masses
-        self._hood.refresh(self._seen.reshape(-1))
+        self._hand_in(parts)
         self.grid = np.full(world.n_agents, -1)
         agents, codes, _ = parts[0]
         self.grid[agents] = Bins.of(self.codes, self.unit).grid[np.searchsorted(self.codes, codes[:, 0])]
         self.began, self.rounds, self.binned = world.t, 0, self.sampling.factor.copy()
+
+    def _hand_in(self, parts: list[tuple[Integers, Any, Any]]) -> None:
+        for agents, codes, masses in parts:
+            self.masses[agents[:, None], np.searchsorted(self.codes, codes)] = masses
+        self._hood.refresh(self._seen.reshape(-1))
 
     def _make_room(self) -> None:
         """Arrays for a census, in the room of the last one if it is large enough."""
@@ -249,7 +269,7 @@ class CensusState(State):
         self.fitted = FittedMixtures.none(self.world.n_agents)  # makes room for the next
         self._prior = self.fitted.prior
         self.fitted = self._fit()
-        self.completed = self.schedule.bins_means(self.began)
+        self.completed, self.early = self.schedule.bins_means(self.began), self.early and self.began == 1
         self.rounds = -1
 
     def _fit(self) -> FittedMixtures:

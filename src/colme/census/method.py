@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from colme.census.array import CensusState, ChangeDetector, contributions
+from colme.census.array import CensusState, ChangeDetector, contributions, of_variances
 from colme.census.histogram import NEGLIGIBLE, NO_CODE, Bins, channel, sum_by_code
 from colme.census.posterior import FittedMixtures, posteriors
 from colme.errors import MethodError, one_of, positive
@@ -41,7 +41,7 @@ from colme.graphs import Graph
 from colme.guard import GuardedMethod
 from colme.method import Agent, Place, Round, State, World
 from colme.noise import SamplingNoise, own_weight
-from colme.support.arrays import Array, Integers
+from colme.support.arrays import Array, Floats, Integers
 
 
 class Schedule(NamedTuple):
@@ -71,6 +71,10 @@ class Schedule(NamedTuple):
         """Whether agents check their variances in a census that starts at step t: when t has passed a power of two, and
         in the first census of means."""
         return t.bit_length() > last.bit_length() or not self.bins_means(last)
+
+    def checks_early(self, t: int, rounds: int) -> bool:
+        """Whether agents begin to check a known sigma at step t, beside the census of step 1 that is under way."""
+        return t == 2 and rounds == 1 and self.sigma is not None
 
     def rounds_at(self, t: int) -> int:
         """Rounds of a census that starts at step t."""
@@ -196,7 +200,7 @@ class CensusAgent(Agent):
     """Per-agent form: its own histogram, fitted mixture and posterior mean."""
 
     saved = (
-        *Agent.saved, "began", "completed", "fitted", "sampling", "binned", "detector",
+        *Agent.saved, "began", "early", "completed", "fitted", "sampling", "binned", "detector",
     )  # fmt: skip
 
     def __init__(self, method: Census, place: Place):
@@ -207,6 +211,7 @@ class CensusAgent(Agent):
         self.began = 0  # the step at which the last census started
         self.rounds = -1  # rounds done of the census under way; -1: none is
         self.completed = False  # whether a census of means has completed
+        self.early = False  # the check of step 2 is under way
         self.codes = np.empty(0, np.int64)  # the bins and channels of its histogram
         self.masses: Array = np.empty(0, place.exchange)  # z(k), after the last round
         self.previous = self.masses  # z(k - 1), after the round before
@@ -247,6 +252,11 @@ class CensusAgent(Agent):
         self.observe(sample)
         if self.rounds < 0 and self.schedule.starts(self.t, self.began):
             self._start_census()
+        if self.schedule.checks_early(self.t, self.rounds):
+            codes, masses = _summed(of_variances(self, check=True))
+            both = np.union1d(self.codes, codes)
+            self.masses = _at_codes(both, self.codes, self.masses) + _at_codes(both, codes, masses).astype(self.place.exchange)
+            self.codes, self.previous, self.early = both, _at_codes(both, self.codes, self.previous), True
         if self.rounds >= 0:
             inbox = yield dict.fromkeys(self.neighbors, self.message)
             self._average({b: inbox[b] for b in self.neighbors if b in inbox})
@@ -265,7 +275,7 @@ class CensusAgent(Agent):
         agents, codes, _ = parts[0]
         self.channels = np.full(len(self.sampling.count), NO_CODE)
         self.channels[agents] = codes[:, 0]
-        self.codes, masses = sum_by_code(*(np.concatenate([each[i].ravel() for each in parts]) for i in (1, 2)))
+        self.codes, masses = _summed(parts)
         self.masses = masses.astype(self.place.exchange)
         self.previous, self.binned = np.zeros_like(self.masses), self.sampling.factor.copy()
         self.began, self.rounds = self.t, 0
@@ -283,15 +293,17 @@ class CensusAgent(Agent):
 
     def _end_round(self) -> None:
         self.rounds += 1
+        rounds = self.rounds + (self.early and self.began > 1)
         if self.rounds >= self.schedule.rounds_at(self.began):
+            if not (self.early and self.began == 1):
+                self._learn_noise(rounds, self.sampling.learn)
             self._complete_census()
-        elif self._learn_noise(self.rounds, self.sampling.notice):
+        elif self._learn_noise(rounds, self.sampling.notice).any():
             self.fitted = self._fit()
 
     def _complete_census(self) -> None:
-        self._learn_noise(self.rounds, self.sampling.learn)
         self.fitted = self._fit()
-        self.completed = self.schedule.bins_means(self.began)
+        self.completed, self.early = self.schedule.bins_means(self.began), self.early and self.began == 1
         self.rounds = -1
 
     def _learn_noise(self, rounds: int, learn: Callable[..., Any]) -> Any:
@@ -328,6 +340,11 @@ class CensusAgent(Agent):
         self.own_weight = own_weight(found.variance, self.sampling.of_means())
         self.variance = (found.variance * self.sampling.stretch(self.own_weight) ** 2).item()
         return found.estimate.item()
+
+
+def _summed(parts: list[tuple[Integers, Any, Any]]) -> tuple[Integers, Floats]:
+    """Contributions added up."""
+    return sum_by_code(*(np.concatenate([each[i].ravel() for each in parts]) for i in (1, 2)))
 
 
 def _at_codes(codes: Integers, mine: Integers, masses: Array) -> Array:
