@@ -53,8 +53,16 @@ FEWEST_RATIOS = 8.0
 """Agents whose r are averaged at least."""
 ROUNDING = 1e-6
 """How far sums may be off that would be equal without rounding."""
-MODERATION = 4.0
-"""Degrees of freedom that the average variance counts for beside an agent's own."""
+CLIP, DOUBT = 3.0, 2.0
+"""Deviations at which numbers are clipped to see whether there is a skewness at all, and the standard errors that this must
+show."""
+MISFIT = 1.5
+"""Log-likelihood that the skewness of means may give to false components."""
+MODERATION, FIRST_MODERATION, MOST_MODERATION = 4.0, 15.0, 60.0
+"""m at least: in general, and before agents know whether samples are skewed. And at most: the average of variances that
+are infinite tells nothing."""
+GUESS = 4.0, 6.0
+"""Skewness and excess kurtosis that agents count with as long as variances are uneven and they do not know why."""
 
 
 CONSTANT = np.array([0.0, 1.0, 1.0, 0.0, 0.0])
@@ -78,11 +86,11 @@ LARGEST_RATIO = 100.0
 """The largest s^2 / sigma^2 that an agent contributes."""
 FEWEST_PARTS = 1e-8
 """The part of agents whose variances are averaged at least."""
-AVERAGE, RATIO, BINARY, PRODUCT, PRODUCTS = 0, 2, 5, 6, 18
+AVERAGE, RATIO, BINARY, PRODUCT, PRODUCTS = 0, 2, 5, 6, 22
 """Channels, the numbers that agents average: variances and how many have one (2); r, how many, and r^2 (3); how many
 have samples that are 0 or 1; products (`products`)."""
 BOUNDS = np.array([np.inf, 1, LARGEST_RATIO, 1, LARGEST_RATIO**2, 1,
-                   1, 1, 2, 4, 16, 4, 16, 8, 32, 100, 100, 200, 1e4, 1, 2, 4, 400, 16])  # fmt: skip
+                   1, 1, 2, 4, 16, 4, 16, 8, 32, 100, 100, 200, 1e4, 1, 2, 4, 400, 16, 1e4, 1e6, 9, 81])  # fmt: skip
 """The largest absolute values of what one agent contributes to each channel."""
 
 
@@ -174,7 +182,7 @@ class SamplingNoise:
     """The sampling variances of the means of some agents, as each of them knows it."""
 
     saved = (
-        "mean", "square", "count", "average", "factor", "uneven", "earlier", "frame", "function",
+        "mean", "square", "count", "average", "factor", "uneven", "earlier", "frame", "function", "least", "skewness", "kurtosis", "heard",
     )  # fmt: skip
 
     def __init__(self, n_agents: int, sigma: Any):
@@ -187,6 +195,9 @@ class SamplingNoise:
         self.earlier = np.zeros((n_agents, 3))  # mean, square and count at the last check
         self.frame = np.tile(CONSTANT[:2], (n_agents, 1))  # center and scale of means at that check
         self.function = np.tile(CONSTANT, (n_agents, 1))  # of the mean, which the variance is
+        self.least = np.full(n_agents, FIRST_MODERATION)  # of m
+        self.skewness, self.kurtosis = np.zeros((2, n_agents))
+        self.heard = np.zeros(n_agents)  # agents with two samples, at the last check
         self.factors = INDEPENDENT
 
     def observe(self, mean: Floats, count: Array) -> None:
@@ -207,9 +218,26 @@ class SamplingNoise:
         with np.errstate(divide="ignore"):
             if self.variance is not None:
                 return np.asarray(self.variance * self.factor * self.factors.low / self.count)
-            common, own = self.average / self.count, variance_of_mean(self.square, self.count, self.average)
+            common, own = self.average / self.count, variance_of_mean(
+                self.square, self.count, self.average, self.moderation
+            )
         found = np.where(is_constant(self.function), own, common) * self.factors.low_of_own
         return np.where((self.count > 0) & ~np.isnan(found), found, np.inf)
+
+    @property
+    def moderation(self) -> Floats:
+        """m: the own variance of skewed samples errs together with their mean."""
+        asked = 2.0 * np.abs(self.skewness) * np.sqrt(self.heard * self.count)
+        return np.maximum(self.least, np.minimum(asked, MOST_MODERATION))
+
+    @property
+    def worth(self) -> Floats:
+        """The part of agents that a mixture counts, whose means are not as normal as it takes them to be."""
+        guess, n = self.uneven & (self.least > MODERATION), np.maximum(self.count, 1.0)
+        skewness, kurtosis = (
+            np.where(guess, one, own) for one, own in zip(GUESS, (self.skewness, self.kurtosis), strict=True)
+        )
+        return 1.0 / (1.0 + (0.5 * kurtosis + self.heard * np.square(skewness) / (12.0 * MISFIT)) / n)
 
     def stretch(self, weight: Any) -> Any:
         """The factor on half an interval of a posterior mean in which the own mean has this weight: what the noise for
@@ -266,6 +294,9 @@ class SamplingNoise:
             return
         sums = np.stack([channel(PRODUCT + k) for k in range(PRODUCTS)], axis=-1)
         function, skewed = fitted_function(sums, agents, self.frame)
+        third, fourth = skewness(sums, agents)
+        self.skewness, self.kurtosis = np.where(checked, third, self.skewness), np.where(checked, fourth, self.kurtosis)
+        self.heard = np.where(checked, agents * part, self.heard)
         binary = channel(BINARY) >= (1.0 - ROUNDING) * part
         if self.variance is None:
             function[~skewed] = CONSTANT
@@ -277,6 +308,8 @@ class SamplingNoise:
             self.factor = np.where(checked, scale, self.factor)
             function[binary] = binomial_function((self.variance * self.factor)[binary])
         self.uneven = np.where(checked, are_uneven(mean, variance, agents * part, count), self.uneven)
+        known = ~self.uneven | (agents * sums[:, 0] >= FEWEST)
+        self.least = np.where(checked & known, MODERATION, self.least)
         self.function = np.where(checked[:, None], function, self.function)
 
 
@@ -309,6 +342,21 @@ def is_constant(function: Floats) -> Mask:
     return np.asarray((function[:, 3:] == 0.0).all(axis=1))
 
 
+def _clip(x: Any) -> Any:
+    return np.clip(x, -CLIP, CLIP)
+
+
+def skewness(sums: Any, agents: Any) -> tuple[Floats, Floats]:
+    """(skewness, excess kurtosis) of samples by averages of `products` over so many agents; zeros where these are few."""
+    part = sums[:, 0]
+    with np.errstate(all="ignore"):
+        third, fourth, clipped, square = sums[:, 18:].T / part
+        doubt = DOUBT * DOUBT * square / (agents * part)
+        sure = 1.0 - np.minimum(doubt / np.maximum(clipped * clipped, doubt), 1.0)
+        enough = agents * part >= FEWEST
+        return np.where(enough, sure * third, 0.0), np.where(enough, np.maximum(fourth - 2.0, 0.0), 0.0)
+
+
 def products(now: Any, earlier: Any, frame: Any, variance: Any) -> Floats:
     """What agents contribute to the regression, (agents, PRODUCTS); zeros without two samples of either time.
 
@@ -323,13 +371,17 @@ def products(now: Any, earlier: Any, frame: Any, variance: Any) -> Floats:
     d = X2 - X1
     S2 = np.maximum(S - S1 - n1 * n2 / n * (d * d), 0.0)
     r = np.minimum(S2 / np.maximum(n2 - 1.0, 1.0) / variance, LARGEST)
+    freedom, e = np.maximum(n2 - 1.0, 1.0), d / np.sqrt(variance)
+    third = np.clip((r - 1.0) * e * n2, -1e4, 1e4)
+    fourth = np.minimum((r - 1.0) ** 2 * freedom, 1e6)
+    clipped = _clip((r - 1.0) * np.sqrt(0.5 * freedom)) * _clip(e / np.sqrt(1.0 / n1 + 1.0 / n2))
     u, y, d = (X1 - center) / scale, np.clip((X2 - center) / scale, -REACH, REACH), np.clip(d / scale, -REACH, REACH)
     z = np.clip(u, -1.0, 1.0)
     z2 = np.clip(u * u - S1 / np.maximum(n1 - 1.0, 1.0) / n1 / (scale * scale), -2.0, 2.0)
     y2 = np.clip(y * y - r * variance / n2 / (scale * scale), -REACH * REACH, REACH * REACH)
     each = (
         np.ones_like(z), z, z2, y, y2, z * y, z * y2, z2 * y, z2 * y2, r, z * r, z2 * r, r * r, z * z, z * z2, z2 * z2,
-        d * r, d * d * (n1 / n),
+        d * r, d * d * (n1 / n), third, fourth, clipped, clipped * clipped,
     )  # fmt: skip
     return np.where(enough[:, None], np.stack(each, axis=-1), 0.0)
 
@@ -339,7 +391,7 @@ def fitted_function(sums: Any, agents: Any, frame: Any) -> tuple[Floats, Mask]:
     none; and whether variances and means also err together as those of an exponential family do."""
     part = sums[:, 0]
     with np.errstate(all="ignore"):
-        z, z2, y, y2, zy, zy2, z2y, z2y2, r, zr, z2r, rr, zz, zz2, z2z2, dr, dd = sums[:, 1:].T / part
+        z, z2, y, y2, zy, zy2, z2y, z2y2, r, zr, z2r, rr, zz, zz2, z2z2, dr, dd = sums[:, 1:18].T / part
         n = agents * part
         # covariances with the regressors, with the variances, and of the instruments
         A11, A12, A21, A22 = zy - z * y, zy2 - z * y2, z2y - z2 * y, z2y2 - z2 * y2

@@ -277,11 +277,11 @@ class CensusState(State):
         hood, masses = self._hood, self.masses
         reached, n, n_all = self.schedule.gossip.agents_reached(self.rounds), len(masses), hood.n_agents
         bins, part = Bins.of(self.codes, self.unit), self.schedule.part_heard(self.rounds, self.heard)
-        function, factor = self.sampling.function, self.sampling.factor / self.binned
+        function, factor, worth = self.sampling.function, self.sampling.factor / self.binned, self.sampling.worth
         if self._fit_all:
             return FittedMixtures.of_agents(
                 np.ascontiguousarray(masses), bins, reached, n_all, np.arange(n), self.grid, heard=part, factor=factor,
-                function=function,
+                function=function, worth=worth,
             )  # fmt: skip
         average, difference = mean_over_agents(masses, hood), np.empty(n)
         disagreement(masses, average, bins.center, reached, difference)
@@ -291,14 +291,14 @@ class CensusState(State):
         row[differ] = np.arange(1, len(rows))
         # the average histogram is that of all agents, and so are histograms like it
         part = np.append(1.0, np.broadcast_to(part, n)[differ])
-        factor = np.append(mean_over_agents(factor, hood), factor[differ])
+        factor, worth = (np.append(mean_over_agents(each, hood), each[differ]) for each in (factor, worth))
         constant = is_constant(function)
         n_constant, shared = int(hood.team.total(np.count_nonzero(constant))), CONSTANT
         if n_constant <= 0.5 * n_all:
             shared = sum_over_agents(np.where(constant[:, None], 0.0, function), hood) / (n_all - n_constant)
         return FittedMixtures.of_agents(
             rows, bins, reached, n_all, row, self.grid, heard=part, factor=factor,
-            function=np.concatenate([shared[None], function[differ]]), warm_start=True, team=hood.team,
+            function=np.concatenate([shared[None], function[differ]]), worth=worth, warm_start=True, team=hood.team,
         )  # fmt: skip
 
     def summary(self) -> tuple[MixturePrior, Posteriors]:

@@ -126,7 +126,7 @@ class FittedMixtures:
     @classmethod
     def of_rows(
         cls, masses: Array, bins: Bins, reached: Any, n_agents: int, heard: Any = 1.0, factor: Any = 1.0,
-        function: Any = CONSTANT, *, warm_start: bool = False,
+        function: Any = CONSTANT, *, worth: Any = 1.0, warm_start: bool = False,
     ) -> FittedMixtures:  # fmt: skip
         """One mixture per row of masses, whose columns are `bins`; row i is the prior of agent i.
 
@@ -136,9 +136,10 @@ class FittedMixtures:
                     agents make up most of a histogram, as around a hub
         factor      of the noise that agents binned, one number or one per row, if sigma turned out to be wrong
         function    of the mean, which the variance of samples is, one or one per row (`variance_function`)
+        worth       the part of them that the fit counts (`colme.noise`), one number or one per row
         warm_start  fit the first row and start the others from it: they are similar"""
         n, n_first = len(masses), min(len(masses), 1) if warm_start else len(masses)
-        numbers = [np.broadcast_to(each, n) for each in (reached, heard, factor)]
+        numbers = [np.broadcast_to(each, n) for each in (reached, heard, factor, worth)]
         start = Mixture._make([*np.zeros((3, MAX_COMPONENTS)), np.zeros(MAX_COMPONENTS, np.bool_)])
 
         def fit(first: int, n_started: Any) -> None:
@@ -166,7 +167,7 @@ class FittedMixtures:
     @classmethod
     def of_agents(
         cls, masses: Array, bins: Bins, reached: float, n_agents: int, row: Integers,
-        grid: Integers, *, heard: Any = 1.0, factor: Any = 1.0, function: Any = CONSTANT,
+        grid: Integers, *, heard: Any = 1.0, factor: Any = 1.0, function: Any = CONSTANT, worth: Any = 1.0,
         warm_start: bool = False, team: Team = ALONE,
     ) -> FittedMixtures:  # fmt: skip
         """As `of_rows`, for agents that hold row[a] of the masses and were binned on grid[a] (-1: on none). Agents of a
@@ -175,8 +176,8 @@ class FittedMixtures:
         The workers of a team each have the first row and the rows of their own agents. Where these start from a row
         that only another worker has, it is exchanged."""
         every = [masses, *(np.broadcast_to(each, len(masses)) for each in (reached, heard, factor)),
-                 np.broadcast_to(function, (len(masses), len(CONSTANT)))]  # fmt: skip
-        fitted = cls.of_rows(masses, bins, reached, n_agents, *every[2:], warm_start=warm_start)
+                 np.broadcast_to(function, (len(masses), len(CONSTANT))), np.broadcast_to(worth, len(masses))]  # fmt: skip
+        fitted = cls.of_rows(masses, bins, reached, n_agents, *every[2:5], worth=every[5], warm_start=warm_start)
         scale = fitted.frame[:, 1]
         fitted.row, fitted.frame = fitted.row[row], fitted.frame[row]
         n_grids = int(bins.grid.max(initial=-1)) + 1
@@ -195,7 +196,7 @@ class FittedMixtures:
                 foreign, given = _with_first_row(given, rows, team)
             if not len(rows):
                 continue
-            apart = cls.of_rows(given[0], bins, given[1], n_agents, *given[2:], warm_start=warm_start)
+            apart = cls.of_rows(given[0], bins, given[1], n_agents, *given[2:5], worth=given[5], warm_start=warm_start)
             found = apart.row[foreign:][which] >= 0
             fitted.row[agents[found]] = n_rows + which[found]
             apart.first_group += MAX_COMPONENTS * (g + 1)
@@ -245,7 +246,7 @@ def _with_first_row(given: list[Array], rows: Integers, team: Team) -> tuple[int
 
 
 @kernel
-def _fit_rows(masses, bins, reached, heard, factor, n_agents, start, k_start, out, frame):
+def _fit_rows(masses, bins, reached, heard, factor, worth, n_agents, start, k_start, out, frame):
     """Fit a mixture to every row of masses for which there is a row of `out` and `frame`, and write it there; see
     `of_rows`.
 
@@ -273,7 +274,7 @@ def _fit_rows(masses, bins, reached, heard, factor, n_agents, start, k_start, ou
         out.n_components[row] = 0
         if n_effective < 1.0:
             continue
-        agents = n_effective / total
+        agents = worth[row] * n_effective / total
         for b in range(center.size):
             if center[b] == center[b] and masses[row, b] > _SMALLEST:
                 c[n_bins], n[n_bins] = center[b], agents * masses[row, b]
