@@ -75,6 +75,7 @@ class MixturePrior(NamedTuple):
     weight: Floats
     location: Floats
     variance: Floats
+    allowed: Floats
     n_components: Integers
     outlier_density: Floats
     first_group: Integers
@@ -96,6 +97,8 @@ class FittedMixtures:
     location: Floats
     variance: Floats
     """The spread of a component plus the uncertainty of the fit."""
+    allowed: Floats
+    """The same for intervals, which allow for a spread that is not seen yet."""
     n_components: Integers
     """(rows): 0 where nothing was fitted."""
     outlier_density: Floats
@@ -116,10 +119,10 @@ class FittedMixtures:
     @classmethod
     def none(cls, n_agents: int, n_rows: int = 1, room: int = MAX_COMPONENTS) -> FittedMixtures:
         """Before the first fit: rows without components, but with room for some, which no agent uses."""
-        weight, location, variance = (np.zeros((n_rows, room)) for _ in range(3))
+        weight, location, variance, allowed = (np.zeros((n_rows, room)) for _ in range(4))
         n_components, first_group = np.zeros((2, n_rows), np.int64)
         return cls(
-            np.full(n_agents, -1), weight, location, variance, n_components, np.zeros(n_rows), first_group,
+            np.full(n_agents, -1), weight, location, variance, allowed, n_components, np.zeros(n_rows), first_group,
             np.tile(CONSTANT, (n_rows, 1)), np.full(n_rows, np.inf), np.zeros((n_agents, 2)),
         )  # fmt: skip
 
@@ -225,7 +228,7 @@ def _joined(parts: list[MixturePrior], room: int) -> list[Array]:
     """The rows of all parts, with room for so many components; a single part that has it stays as it is."""
     columns = []
     for name, *column in zip(MixturePrior._fields, *parts, strict=True):
-        if name in ("weight", "location", "variance"):
+        if name in ("weight", "location", "variance", "allowed"):
             column = [np.pad(each, ((0, 0), (0, room - each.shape[1]))) if each.shape[1] < room else each
                       for each in column]  # fmt: skip
         columns.append(column[0] if len(parts) == 1 else np.concatenate(column))
@@ -257,7 +260,7 @@ def _fit_rows(masses, bins, reached, heard, factor, worth, n_agents, start, k_st
         n_grids = max(n_grids, grid[b] + 1)
     mass, sampling = np.empty(n_grids), np.empty(n_grids)
     c, n, v, added = np.empty(center.size), np.empty(center.size), np.empty(center.size), np.empty(MAX_COMPONENTS)
-    s, wide = np.empty(center.size), np.zeros(MAX_COMPONENTS, np.bool_)
+    s, wide, allowed = np.empty(center.size), np.zeros(MAX_COMPONENTS, np.bool_), np.empty(MAX_COMPONENTS)
     for row in range(out.n_components.size):
         for e in range(n_grids):
             mass[e] = sampling[e] = 0.0
@@ -304,8 +307,9 @@ def _fit_rows(masses, bins, reached, heard, factor, worth, n_agents, start, k_st
                 start.spread[i] = mixture.spread[i]
         for b in range(n_bins):
             n[b] *= heard[row]
-        added_variance(histogram, mixture, k, variance, spread, added)
+        added_variance(histogram, mixture, k, variance, spread, added, allowed)
         for i in range(k):
+            out.allowed[row, i] = out.variance[row, i] + allowed[i]
             out.variance[row, i] += added[i]
         out.n_components[row] = k
         low, high = range_of(histogram.center)
@@ -417,12 +421,13 @@ def find_posteriors(mean, noise, prior, value, out, below):
                 under[lane] = none * alone[lane]
         for i in range(k):
             weight, location, spread = prior.weight[row, i], prior.location[row, i], prior.variance[row, i]
+            allowed = prior.allowed[row, i]
             relative, limit = variance_at(prior.function[row], location, spread), prior.limit[row]
             for lane in range(size):
                 # the mean in the component is x + moved
                 within = s2[lane] + excess_noise(relative, s2[lane])
                 p[lane], own, variance[lane], moved[lane] = in_component(
-                    x[lane], within, weight, location, spread, limit
+                    x[lane], within, weight, location, spread, allowed, limit
                 )
                 total[lane] += p[lane]
                 shift[lane] += p[lane] * moved[lane]
@@ -454,10 +459,10 @@ def find_posteriors(mean, noise, prior, value, out, below):
 
 
 @equation
-def in_component(x: Any, noise: Any, weight: Any, location: Any, spread: Any, limit: Any) -> Any:
+def in_component(x: Any, noise: Any, weight: Any, location: Any, spread: Any, allowed: Any, limit: Any) -> Any:
     """For one component: its probability given the mean x, which has this sampling variance there, up to a factor that
-    all components share; the weight of x in the posterior mean; the posterior variance; and the posterior mean minus
-    x."""
+    all components share; the weight of x in the posterior mean; the variance of that mean's error, if the spread is the
+    allowed one; and the posterior mean minus x."""
     everything = noise + spread
     everything = select(everything < TINY, TINY, everything)
     precision, away = 1.0 / everything, x - location
@@ -465,8 +470,8 @@ def in_component(x: Any, noise: Any, weight: Any, location: Any, spread: Any, li
     p = select(e < 64.0, weight * root * exponential(-0.5 * select(e < 64.0, e, 0.0)), 0.0)
     beyond = abs(away) - limit * (everything * root)
     beyond = select(beyond > 0.0, beyond, 0.0)
-    pulled, own = away - select(away < 0.0, -beyond, beyond), spread * precision
-    return p, own, own * noise, -(noise * precision) * pulled
+    pulled, own, left = away - select(away < 0.0, -beyond, beyond), spread * precision, noise * precision
+    return p, own, own * own * noise + left * left * allowed, -left * pulled
 
 
 def posterior_interval(level: float, mean: Floats, noise: Floats, prior: MixturePrior) -> tuple[Floats, Floats]:
@@ -480,14 +485,17 @@ def posterior_interval(level: float, mean: Floats, noise: Floats, prior: Mixture
 @helper
 def first_row(prior):
     """The first row of a prior, for `posterior_moments`: in a loop over agents its arrays are found once."""
-    return prior.n_components[0], prior.weight[0], prior.location[0], prior.variance[0], prior.outlier_density[0]
+    return (
+        prior.n_components[0], prior.weight[0], prior.location[0], prior.variance[0], prior.allowed[0],
+        prior.outlier_density[0],
+    )  # fmt: skip
 
 
 @helper
 def posterior_moments(x, s2, row, p):
     """(posterior mean, posterior variance) of one agent, given a row of a prior; `p` has room for the probabilities of
     components. They are those of `posteriors`, without a function or limit."""
-    k, weight, location, variance, outlier_density = row
+    k, weight, location, variance, allowed, outlier_density = row
     if x != x or k == 0 or not 0.0 < s2 < np.inf:
         return x, s2
     total = none = outlier_density * math.sqrt(2.0 * math.pi)
@@ -504,7 +512,8 @@ def posterior_moments(x, s2, row, p):
     spread = none * (s2 + (x - value) ** 2)
     for i in range(k):
         own = variance[i] / (variance[i] + s2)
-        spread += p[i] * (own * s2 + (location[i] + own * (x - location[i]) - value) ** 2)
+        error = own * own * s2 + (1.0 - own) ** 2 * allowed[i]
+        spread += p[i] * (error + (location[i] + own * (x - location[i]) - value) ** 2)
     return value, spread
 
 
@@ -551,7 +560,8 @@ def _components(a, x, s2, prior, p, middle, deviation):
         p[i] = prior.weight[row, i] * normal_density(x - location, noise + variance)
         total += p[i]
         kept, away = variance / (variance + noise), x - location
-        middle[i], deviation[i] = location + kept * away, math.sqrt(max(kept * noise, TINY))
+        error = kept * kept * noise + (1.0 - kept) ** 2 * prior.allowed[row, i]
+        middle[i], deviation[i] = location + kept * away, math.sqrt(max(error, TINY))
         beyond = abs(away) - prior.limit[row] * math.sqrt(variance + noise)
         if beyond > 0.0:
             middle[i] += (1.0 - kept) * math.copysign(beyond, away)

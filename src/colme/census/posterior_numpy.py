@@ -75,7 +75,7 @@ def _components(x: Any, s2: Any, prior: MixturePrior, row: int) -> tuple[Floats,
         relative, slope = variance_at(prior.function[row], location, spread)
         noise = s2 + (np.maximum(relative, slope * s2) - 1.0) * s2
         p[i], kept[i], variance[i], moved = in_component(
-            x, noise, prior.weight[row, i], location, spread, prior.limit[row]
+            x, noise, prior.weight[row, i], location, spread, prior.allowed[row, i], prior.limit[row]
         )
         middle[i] = x + moved
     total = p.sum(axis=0)

@@ -23,7 +23,7 @@ _OVERLAP = 1.05
 
 
 @kernel
-def added_variance(histogram, mixture, k, everything, true, out):
+def added_variance(histogram, mixture, k, everything, true, out, allowed):
     """out[i] = what uncertainty adds to the spread of component i: the variance of its location, and its expected
     spread in excess of the fitted one, above all if the fitted one is zero. `everything` is the variance of all means
     in the histogram, `true` the part of it in excess of the noise (`moments_of`).
@@ -44,6 +44,7 @@ def added_variance(histogram, mixture, k, everything, true, out):
     parameter_variances(histogram, Mixture(weight, location, spread, wide), k, variance)
     for i in range(k):
         out[i], wide[i] = variance[i], True
+        allowed[i] = out[i]
     parameter_variances(histogram, Mixture(weight, location, spread, wide), k, variance)
     for b in range(center.size):
         f = TINY
@@ -61,12 +62,15 @@ def added_variance(histogram, mixture, k, everything, true, out):
             positive = spread[i] > 0.0
             z = spread[i] / e if positive else slope[i] * e
             probability, expected = _expected_spread(z, e, max(true, e))
+            may, _ = _expected_spread(z, e, e)
+            allowed[i] = out[i] + max(0.0, may * max(e * expected, spread[i]) - spread[i])
             if positive and alone[i] * variance[k + i] > _OVERLAP:
                 out[i] += max(0.0, e * expected - spread[i])
             elif positive:
                 out[i] += probability * max(e * expected, spread[i]) - spread[i]
             else:
                 out[i] += probability * e * expected
+            allowed[i] = max(allowed[i], out[i])
 
 
 @kernel
