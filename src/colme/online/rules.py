@@ -15,7 +15,8 @@ import numpy as np
 
 from colme.census.histogram import Bins, histogram_of
 from colme.census.method import Census
-from colme.census.posterior import FittedMixtures, MixturePrior, posterior_interval, posteriors
+from colme.census.modes import Components, groups_of, memberships
+from colme.census.posterior import FittedMixtures, MixturePrior, Posteriors, posterior_interval, posteriors
 from colme.confidence import BOUNDS, DifferenceTest
 from colme.consensus import Clock, stable_step
 from colme.errors import MethodError
@@ -271,6 +272,7 @@ class CensusRule(Rule):
         self.refresh = method.refresh
         self.guard, self.stops[:] = OnlineGuard(method.trusting) if method.guard else None, 1
         self.noise = OnlineNoise()
+        self._groups: tuple[FittedMixtures, Integers] | None = None  # what groups were found of, and those of components
         self.renew()
 
     def renew(self) -> None:
@@ -326,17 +328,34 @@ class CensusRule(Rule):
         has_prior = (variance > 0.0) & (variance < np.inf) & (self.mixture.n_components[0] > 0)
         return self.mixture.prior._replace(row=np.where(has_prior, 0, -1))
 
-    def _posterior(self, slots: Slots) -> tuple[Floats, Integers, Floats]:
-        variance = self._variances(slots)
-        found = posteriors(self.table.agents[slots, MEAN] - self.origin[0], variance, self._prior(variance))
-        return found.estimate, found.group.astype(np.int64), found.probability
-
     def raw(self, slots: Slots) -> Floats:
         """Equation (5)."""
-        return self._posterior(slots)[0] + self.origin[0]
+        return self._posteriors(slots, self._variances(slots)).estimate + self.origin[0]
+
+    def _posteriors(self, slots: Slots, variance: Floats) -> Posteriors:
+        return posteriors(self.table.agents[slots, MEAN] - self.origin[0], variance, self._prior(variance))
 
     def group(self, slots: Slots) -> tuple[Integers, Floats]:
-        return self._posterior(slots)[1:]
+        """As in a table (`colme.census.modes`): without evidence of groups all agents are in one."""
+        table, components = self.table, Components.of(self.mixture.prior)
+        if self._groups is None or self._groups[0] is not self.mixture:
+            of_component = np.zeros(max(len(components.share), 1), np.int64)
+            if len(components.share) > 1:
+                present = table.present
+                noise = self._variances(present)
+                known = (noise > 0.0) & (noise < np.inf)
+                present, noise = present[known], noise[known]
+                found = self._posteriors(present, noise).group.astype(np.int64)
+                mean = table.agents[present, MEAN] - self.origin[0]
+                of_component = groups_of(components, mean, noise, found, np.ones(len(mean), bool))
+            self._groups = self.mixture, of_component
+        of_component, variance = self._groups[1], self._variances(slots)
+        mean, found = table.agents[slots, MEAN] - self.origin[0], self._posteriors(slots, variance)
+        group = of_component[found.group]
+        if not of_component.any():
+            return group, np.where(found.probability > 0.0, 1.0, 0.0)
+        outliers = float(self.mixture.outlier_density[0])
+        return group, memberships(components, outliers, mean, variance, of_component, group)
 
     def interval(self, slots: Slots, level: float) -> tuple[Floats, Floats]:
         """Between the quantiles of the posterior, where an estimated variance counts as much as it is expected to be;

@@ -17,6 +17,7 @@ import msgspec
 import numpy as np
 
 from colme.census.histogram import Bins, histogram_of
+from colme.census.modes import Components
 from colme.census.posterior import FittedMixtures, posterior_cdf, posterior_draw, posterior_interval, posteriors
 from colme.confidence import laplace_radius, level_gamma
 from colme.data.fit.estimators import AgentStatistics, Estimator
@@ -99,11 +100,9 @@ class MixtureFit:
         return out + self.center
 
     @property
-    def components(self) -> tuple[Floats, Floats, Floats]:
-        """(shares, locations, variances) of the components, around the middle of all means."""
-        k = int(self.mixture.n_components[0])
-        share, location, variance = (part[0, :k] for part in self.mixture.prior[1:4])
-        return share, location, variance
+    def components(self) -> Components:
+        """Those of the mixture, around the middle of all means."""
+        return Components.of(self.mixture.prior)
 
 
 def isolated(mean: Floats, noise: Floats) -> Mask:
