@@ -121,20 +121,29 @@ def observe(samples, means, count, before, square, batches):
 @kernel
 def pool(batches, count, square, typical, out):
     """out[a] = what agent a contributes to the sums of equation (3), from its number of samples and their squared
-    deviations. As long as it does not know what deviation is typical (NaN), agents weigh alike."""
+    deviations."""
     for a in range(out.shape[0]):
-        n = int(at(count, a))
         for i in range(SUMS):
             out[a, i] = 0.0
-        if not (n > 2 and square[a] > 0.0):
-            continue
-        variance, w = square[a] / (n - 1.0), 1.0
-        if typical[a] > 0.0:
-            w = min(variance / (typical[a] * typical[a]), CLIP)
-        for i in range(SIZES.size):
-            out[a, i] = w * (batches[a, 2 + 2 * i] / variance)
-            out[a, SIZES.size + i] = w * max(n // SIZES[i] - 1, 0)
-        out[a, WEIGHT], out[a, WEIGHT_2], out[a, DEVIATION], out[a, NUMBER] = w, w * w, math.sqrt(variance), 1.0
+        n = int(at(count, a))
+        if n > 2:
+            add_to_sums(batches[a], n, square[a] / (n - 1.0), typical[a], out[a])
+
+
+@helper
+def add_to_sums(batches, n, variance, typical, sums):
+    """Add what an agent of n samples contributes to the sums of equation (3). As long as it is not known what deviation
+    is typical (NaN), agents weigh alike."""
+    if not variance > 0.0:
+        return
+    w = min(variance / (typical * typical), CLIP) if typical > 0.0 else 1.0
+    for i in range(SIZES.size):
+        sums[i] += w * (batches[2 + 2 * i] / variance)
+        sums[SIZES.size + i] += w * max(n // SIZES[i] - 1, 0)
+    sums[WEIGHT] += w
+    sums[WEIGHT_2] += w * w
+    sums[DEVIATION] += math.sqrt(variance)
+    sums[NUMBER] += 1.0
 
 
 @helper

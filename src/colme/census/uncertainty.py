@@ -29,9 +29,13 @@ def added_variance(histogram, mixture, k, everything, true, out, allowed):
     in the histogram, `true` the part of it in excess of the noise (`moments_of`).
 
     A component that overlaps no other may have been fitted with a spread by luck: of some dozen fits, which look at
-    means that share most samples, one may find it. So its spread counts with its probability only."""
+    means that share most samples, one may find it. So its spread counts with its probability only.
+
+    allowed[i] = the same for intervals. A spread of a class matters before it is seen, so a priori one of the size that
+    could be seen by now is as probable as none. Estimates, which would lose most where there is none, do without."""
     if k == 1:
         out[0] = _added_to_one(histogram, mixture.location[0], mixture.spread[0], everything, true)
+        allowed[0] = out[0]
         return
     center, count, function = histogram.center, histogram.counts, histogram.function
     weight, location, spread = mixture.weight, mixture.location, mixture.spread

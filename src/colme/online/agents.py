@@ -3,6 +3,7 @@ about them by label."""
 
 from __future__ import annotations
 
+import copy
 import itertools
 from collections.abc import Callable, ItemsView, Iterator, Mapping, ValuesView
 from threading import RLock
@@ -12,6 +13,7 @@ import numpy as np
 
 from colme.confidence import DifferenceTest
 from colme.consensus import START
+from colme.dependence import BATCHES
 from colme.errors import UnknownAgent, nearest
 from colme.graphs import Graph, row_ends
 from colme.online.kernel import (
@@ -65,11 +67,12 @@ class _Index(dict[Label, int]):
 class AgentTable:
     """The agents of a model. A slot is a row of its arrays; `roster[:n_agents]` are the slots in use."""
 
-    arrays = ("agents", "numbers", "roster", "places", "neighbors", "snapshots")
+    arrays = ("agents", "numbers", "roster", "places", "neighbors", "snapshots", "batches")
     """Arrays with one row per slot."""
 
-    def __init__(self, width: int | None, *, votes: bool = False):
-        """`width`: neighbors that an agent has room for; None: there is no graph. `votes`: estimates are judged."""
+    def __init__(self, width: int | None, *, votes: bool = False, dependent: bool = False):
+        """`width`: neighbors that an agent has room for; None: there is no graph. `votes`: estimates are judged.
+        `dependent`: the samples of an agent may depend on each other."""
         self.index = _Index(self)
         self.labels: list[Label | None] = []
         self.free: list[int] = []
@@ -77,7 +80,8 @@ class AgentTable:
         self.numbers = np.empty((0, len(_EMPTY_NUMBERS)), np.int64)
         self.roster, self.places = np.empty(0, np.int64), np.empty(0, np.int64)
         self.neighbors = None if width is None else np.empty((0, width), np.int32)
-        self.snapshots = np.empty((0, 6)) if votes else None
+        self.snapshots = np.empty((0, 7)) if votes else None
+        self.batches = np.empty((0, BATCHES)) if dependent else None
         self.counters, self.pool = np.zeros(4, np.int64), np.zeros(2)
 
     @property
@@ -161,7 +165,8 @@ class AgentTable:
         touch them, and neither do they touch the part of the roster that is in use."""
         now = AgentTable.__new__(AgentTable)
         vars(now).update(vars(self))
-        now.agents, now.counters, now.pool = self.agents.copy(), self.counters.copy(), self.pool.copy()
+        for name in ("agents", "numbers", "batches", "counters", "pool"):
+            setattr(now, name, copy.copy(getattr(self, name)))
         return now
 
     def forget(self, slot: int) -> None:
@@ -176,6 +181,8 @@ class AgentTable:
         self.agents[slot], self.numbers[slot] = _EMPTY_AGENT, _EMPTY_NUMBERS
         if self.snapshots is not None:
             self.snapshots[slot] = np.nan
+        if self.batches is not None:
+            self.batches[slot] = 0.0
         sum_pool(self.agents, self.present, self.pool)  # subtracting would leave rounding errors behind
         del self.index[label]  # type: ignore[arg-type]
         self.labels[slot] = None
@@ -228,6 +235,8 @@ class AgentTable:
         self.counters[EVENTS] += other.counters[EVENTS]
         if self.snapshots is not None:
             self.snapshots[mine] = np.nan
+        if self.batches is not None and other.batches is not None:
+            self.batches[mine, 2::2] += other.batches[theirs, 2::2]
         sum_pool(self.agents, self.present, self.pool)
         return mine, theirs, new
 

@@ -13,12 +13,12 @@ FORMAT = "colme online 1"
 _COLUMNS = {
     "agents": ("MEAN", "RADIUS", "ESTIMATE", "STAMP", "WEIGHT", "WEIGHT_2", "SQUARE", "TIME"),
     "numbers": ("COUNT", "RESTART", "CUT", "HEARD", "DEGREE"),
-    "snapshots": ("THEN_MEAN", "THEN_ESTIMATE", "THEN_WEIGHT", "THEN_TIME", "THEN_SQUARE", "THEN_FREEDOM"),
+    "snapshots": ("THEN_MEAN", "THEN_ESTIMATE", "THEN_WEIGHT", "THEN_TIME", "THEN_SQUARE", "THEN_FREEDOM", "THEN_OWN"),
     "counters": ("EVENTS", "PRESENT", "ARRIVED", "LAST_CUT"),
     "pool": ("SQUARES", "FREEDOM"),
 }
 """Arrays that are saved column by column, under the names that `colme.online.kernel` gives to the columns."""
-_WHOLE = ("roster", "places", "neighbors")
+_WHOLE = ("roster", "places", "neighbors", "batches")
 _TEXT, _NUMBER, _FREE = range(3)
 """Kinds of labels; a free slot has none."""
 

@@ -28,10 +28,22 @@ import math
 
 import numpy as np
 
-from colme._core.jit import kernel
+from colme._core.jit import helper, kernel
+from colme.dependence import factor_at
 from colme.guard import SUMS, TrustFilter
 from colme.online.agents import AgentTable
-from colme.online.kernel import EVENTS, MEAN, THEN_ESTIMATE, THEN_MEAN, THEN_WEIGHT, WEIGHT, kept_part
+from colme.online.kernel import (
+    EVENTS,
+    HIGH,
+    MEAN,
+    THEN_ESTIMATE,
+    THEN_MEAN,
+    THEN_OWN,
+    THEN_WEIGHT,
+    WEIGHT,
+    freedom_of,
+    kept_part,
+)
 from colme.support.arrays import Floats, Integers
 
 NEWCOMER = 0.25
@@ -40,8 +52,18 @@ MEMORY = 0.5
 """Intervals remember judged sums for this time, on the clock."""
 
 
+@helper
+def common(row, n, k, factors):
+    """The covariance of the mean of n samples with that of the next k."""
+    if factors.shape[1] == 2:
+        return 0.0
+    (freedom, square), high = freedom_of(row), factors[HIGH]
+    more = (n + k) * factor_at(high, n + k) - n * factor_at(high, n) - k * factor_at(high, k)
+    return 0.5 * more / (n * k) * square / freedom if freedom > 0.0 else 0.0
+
+
 @kernel
-def judge(agents, judges, snapshots, half_life, few, sums, inverse):
+def judge(agents, judges, snapshots, half_life, few, factors, sums, inverse):
     """Equation (1): sums[s] = A, D, Q without c, inverse[s] = sum of d^2 / k; s = 0: agents with less than `few`
     samples, 1: others."""
     for i in range(judges.size):
@@ -50,7 +72,7 @@ def judge(agents, judges, snapshots, half_life, few, sums, inverse):
         d = then[THEN_ESTIMATE] - mean
         k = row[WEIGHT] - kept_part(row, then, half_life) * weight
         if d == d and k > 0.0:
-            g = row[WEIGHT] / k * (row[MEAN] - mean) * d
+            g = row[WEIGHT] / k * (row[MEAN] - mean) * d + (1.0 - then[THEN_OWN]) * common(row, weight, k, factors)
             s = 0 if weight < few else 1
             sums[s, 0] += g
             sums[s, 1] += d * d
@@ -117,10 +139,10 @@ class OnlineGuard:
         """The clock."""
         return self.clock + math.log1p(max(int(table.counters[EVENTS]) - self.voted, 0) / self.size)
 
-    def learn(self, table: AgentTable, judges: Integers, half_life: float) -> None:
+    def learn(self, table: AgentTable, judges: Integers, half_life: float, factors: Floats) -> None:
         """The samples of these agents since the last vote judge what was kept at it."""
         sums, inverse = np.zeros((2, SUMS)), np.zeros(2)
-        judge(table.agents, judges, table.snapshots, half_life, self.few, sums, inverse)
+        judge(table.agents, judges, table.snapshots, half_life, self.few, factors, sums, inverse)
         before, self.clock = self.clock, self.now(table)
         for stratum, own, part in zip((self.newcomers, self.others), sums, inverse.tolist(), strict=True):
             stratum.learn(own, part, self.clock, before)

@@ -13,7 +13,6 @@ import numpy as np
 
 from colme._core.jit import equation, helper, kernel
 from colme._core.random import LINK, philox
-from colme.noise import add_square, variance_of_mean
 from colme.confidence import DifferenceTest, apart, fourth_moment_radius, laplace_radius, standard_error
 from colme.consensus import (
     START,
@@ -23,6 +22,8 @@ from colme.consensus import (
     metropolis_weight,
     next_estimate,
 )
+from colme.dependence import add_to_batches, add_to_sums, factor_at
+from colme.noise import add_square, variance_of_mean
 from colme.samples import running_mean
 
 u64 = np.uint64
@@ -38,8 +39,11 @@ EVENTS, PRESENT, ARRIVED, LAST_CUT = range(4)
 """Entries of `counters`: events so far, agents now, agents ever, the last event that cut an edge."""
 SQUARES, FREEDOM = range(2)
 """Entries of `pool`: squared deviations of all agents together, and their degrees of freedom."""
-THEN_MEAN, THEN_ESTIMATE, THEN_WEIGHT, THEN_TIME, THEN_SQUARE, THEN_FREEDOM = range(6)
-"""Columns of `snapshots`: what an agent had at the last vote; the estimate without a guard."""
+THEN_MEAN, THEN_ESTIMATE, THEN_WEIGHT, THEN_TIME, THEN_SQUARE, THEN_FREEDOM, THEN_OWN = range(7)
+"""Columns of `snapshots`: what an agent had at the last vote; the estimate without a guard. THEN_OWN: the weight of the
+own mean in the estimate."""
+LOW, HIGH, LOW_OF_OWN, HIGH_OF_OWN = range(4)
+"""Rows of `factors`, those of `colme.noise.Factors`."""
 MIN_FREEDOM = 30.0
 """Degrees of freedom that all agents together must have before an estimated sigma may cut an edge."""
 TRIES = 4
@@ -100,11 +104,11 @@ def test_of(root: Any, level: Any) -> Any:
 
 
 @helper
-def spread_of(n, scale, level, kurtosis, test):
+def spread_of(n, scale, level, kurtosis, test, factors):
     """What an agent of n samples tells its neighbors: a radius, by Laplace's bound or with a kurtosis by the one for
     heavy tails, or the standard error where there is a test."""
     if test is not None:
-        return standard_error(n, scale)
+        return standard_error(n / factor_at(factors[HIGH], n), scale)
     if scale == np.inf:
         return np.inf
     if kurtosis > 0.0:
@@ -113,8 +117,8 @@ def spread_of(n, scale, level, kurtosis, test):
 
 
 @kernel
-def fill_spreads(agents, which, sigma, pool, least, level, kurtosis, root, out):
-    """out[i] = what agent which[i] tells its neighbors; `least` as in `scale_of`, `root` as in `learn_events`."""
+def fill_spreads(agents, which, sigma, pool, least, level, kurtosis, root, factors, out):
+    """out[i] = what agent which[i] tells its neighbors; `least` as in `scale_of`, others as in `learn_events`."""
     test = test_of(root, level)
     for i in range(which.size):
         row = agents[which[i]]
@@ -122,12 +126,13 @@ def fill_spreads(agents, which, sigma, pool, least, level, kurtosis, root, out):
             out[i] = np.inf
         else:
             n = effective(row[WEIGHT], row[WEIGHT_2])
-            out[i] = spread_of(n, scale_of(row, sigma, pool, least), level, kurtosis, test)
+            out[i] = spread_of(n, scale_of(row, sigma, pool, least), level, kurtosis, test, factors)
 
 
 @helper
-def keep(row, estimate, snapshot):
-    """What the samples up to the next vote judge."""
+def keep(row, estimate, own, snapshot):
+    """What the samples up to the next vote judge; `own`: the weight of the own mean in the estimate."""
+    snapshot[THEN_OWN] = own
     snapshot[THEN_MEAN], snapshot[THEN_ESTIMATE] = row[MEAN], estimate
     snapshot[THEN_WEIGHT], snapshot[THEN_TIME] = row[WEIGHT], row[TIME]
     snapshot[THEN_SQUARE], snapshot[THEN_FREEDOM] = row[SQUARE], row[WEIGHT] - row[WEIGHT_2] / row[WEIGHT]
@@ -145,7 +150,7 @@ def kept_part(row, snapshot, half_life):
 def keep_estimates(agents, judges, snapshots):
     """Snapshots of these agents."""
     for i in range(judges.size):
-        keep(agents[judges[i]], agents[judges[i], ESTIMATE], snapshots[judges[i]])
+        keep(agents[judges[i]], agents[judges[i], ESTIMATE], 0.0, snapshots[judges[i]])
 
 
 @kernel
@@ -160,6 +165,16 @@ def count_samples(agents, present):
             inverse += row[WEIGHT_2] / (row[WEIGHT] * row[WEIGHT])
             n += 1
     return total, inverse / max(n, 1)
+
+
+@kernel
+def sum_batches(agents, numbers, batches, present, typical, sums):
+    """Add what all agents contribute to the sums of dependence (`colme.dependence`)."""
+    for i in range(present.size):
+        a = present[i]
+        freedom, square = freedom_of(agents[a])
+        if numbers[a, COUNT] > 2 and freedom > 0.0:
+            add_to_sums(batches[a], numbers[a, COUNT], square / freedom, typical, sums)
 
 
 @kernel
@@ -318,19 +333,21 @@ def _average(neighbors, numbers, agents, a, alpha, step, metropolis):
 
 @kernel
 def learn_events(
-    slots, values, times, agents, numbers, roster, places, counters, pool, neighbors, half_life, sigma, parameters,
-    clock, root, stops, key_0, key_1,
+    slots, values, times, agents, numbers, roster, places, counters, pool, neighbors, batches, half_life, sigma,
+    parameters, clock, root, factors, stops, key_0, key_1,
 ):  # fmt: skip
     """Event by event: agent slots[i] sees values[i] at times[i] (None: times do not matter). Returns how many events
     were learned: all, or those until there are stops[0] events or stops[1] agents.
 
     agents .. pool  as described at the top of this file, updated in place
     neighbors       None: only samples are counted
+    batches         of the dependence between samples (`colme.dependence`); None: they are independent
     half_life       of a sample's weight, in the unit of times; negative: nothing is forgotten
     sigma           the known scale of a sample; NaN: estimated
     parameters      of the method
     clock           a `colme.consensus.Clock`
     root            of the difference test, see `colme.confidence.DifferenceTest`; None: intervals are compared
+    factors         of the variances of means (`colme.dependence.learn`)
     stops           events and agents at which to stop for a vote
     key_0, key_1    the seed of the random choice of neighbors
     """
@@ -345,11 +362,14 @@ def learn_events(
         if is_new:
             counters[ARRIVED] += 1
         _observe(row, values[i], 0.0 if times is None else times[i], half_life, pool)  # (1)
+        if batches is not None:
+            add_to_batches(batches[a], numbers[a, COUNT], values[i])
         if neighbors is not None:
             level = parameters.gamma / counters[ARRIVED] if parameters.shared else parameters.gamma
             n = effective(row[WEIGHT], row[WEIGHT_2])
             test = test_of(root, level)
-            row[RADIUS] = spread_of(n, scale_of(row, sigma, pool, MIN_FREEDOM), level, parameters.kurtosis, test)
+            scale = scale_of(row, sigma, pool, MIN_FREEDOM)
+            row[RADIUS] = spread_of(n, scale, level, parameters.kurtosis, test, factors)
             _prune(neighbors, numbers, agents, counters, a, test)
             if degree > 0:
                 half = (degree + 1) // 2

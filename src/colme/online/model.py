@@ -101,6 +101,8 @@ class CollaborativeMean:
     seed        of the random choice of neighbors
     background  whether votes, which fit the census anew, are held in a thread of their own while learning goes on;
                 estimates are those of the vote before until one is done, see `wait`
+    independent whether the samples of an agent are known to be independent; if not, the model learns how they depend on
+                each other (`colme.dependence`)
 
     Agents are named by text or whole numbers. `estimate_`, `interval_`, `groups_`, `mean_` and `count_` are mappings by
     agent; `trust_` is the weight that a guard gives to estimates. Memory is that of the agents, a few hundred bytes
@@ -130,6 +132,7 @@ class CollaborativeMean:
         max_agents: int | None = None,
         seed: int = 0,
         background: bool = False,
+        independent: bool = False,
     ):
         self.method = Census(guard=True) if method is None else method
         if not isinstance(self.method, Method):
@@ -141,7 +144,7 @@ class CollaborativeMean:
         self.level = float(level)
         self.max_agents = None if max_agents is None else whole(max_agents, "max_agents", "max_agents=10", MethodError)
         self.seed = check_seed(seed)
-        self.background = bool(background)
+        self.background, self.independent = bool(background), bool(independent)
         self._lock = RLock()
         self._vote: BackgroundVote | None = None
         self._waiting: list[Any] = []  # slot, value and time of events that learn_one took and that are not learned yet
@@ -155,7 +158,10 @@ class CollaborativeMean:
     def _open(self, labels: list[Label], edges: Graph | None) -> None:
         self.has_graph = edges is not None
         self._rule = rule_of(self.method, self.sigma, self.degree, edges)
-        self._agents = self._rule.table = AgentTable(self._rule.max_neighbors, votes=self._rule.votes)
+        self._agents = self._rule.table = AgentTable(
+            self._rule.max_neighbors, votes=self._rule.votes,
+            dependent=self.method.learns_dependence and not self.independent,
+        )  # fmt: skip
         self._rule.half_life = self.half_life or -1.0
         if edges is not None:
             self._agents.settle(labels, edges.edges())
@@ -295,8 +301,8 @@ class CollaborativeMean:
             rule = self._rule
             done += learn_events(
                 slots[done:], values[done:], None if times is None else times[done:], table.agents, table.numbers,
-                table.roster, table.places, table.counters, table.pool, table.neighbors, rule.half_life, rule.sigma,
-                rule.parameters, rule.clock, rule.root, rule.stops, *keys,
+                table.roster, table.places, table.counters, table.pool, table.neighbors, table.batches,
+                rule.half_life, rule.sigma, rule.parameters, rule.clock, rule.root, rule.factors, rule.stops, *keys,
             )  # fmt: skip
             if rule.due:
                 self.wait()

@@ -36,11 +36,15 @@ import numpy as np
 
 from colme._core.jit import helper, kernel
 from colme.census.posterior import first_row, posterior_moments
+from colme.dependence import factor_at
 from colme.noise import MODERATION, SCALE_ERRORS, SCALE_TOLERANCE, variance_of_mean
 from colme.online.agents import AgentTable
 from colme.online.kernel import (
     EVENTS,
     FREEDOM,
+    HIGH,
+    LOW,
+    LOW_OF_OWN,
     MEAN,
     SQUARE,
     SQUARES,
@@ -79,8 +83,8 @@ NUMBER, SAMPLES, GAINED, SCATTER, FOURTH, THIRD, CLIPPED, CLIPPED_2 = range(8)
 (1) and with t = (y0 - center) / scale: sums of k t^j / v^2 (j = 0 to 4), q' t^j / v^2 (to 2), (q' - k v)^2 t^j / v^4,
 and of q / v^2; here q' before it is scaled."""
 _LEVERS, _GAINS, _ERRORS, _WHOLE, _SUMS = 8, 13, 16, 21, 22
-CENTER, SCALE, LOW, HIGH, CONSTANT, SLOPE, CURVE = range(7)
-"""Entries of a curve, v(y) = CONSTANT + SLOPE t + CURVE t^2; t is kept between LOW and HIGH, the range of estimates."""
+CENTER, SCALE, FROM, TO, CONSTANT, SLOPE, CURVE = range(7)
+"""Entries of a curve, v(y) = CONSTANT + SLOPE t + CURVE t^2; t is kept between FROM and TO, the range of estimates."""
 
 
 class NoiseModel(NamedTuple):
@@ -94,6 +98,8 @@ class NoiseModel(NamedTuple):
     """m of equation (4)."""
     curve: Floats
     """v(y), in units of its own."""
+    factors: Floats
+    """Of the variances of means, where samples depend on each other (`colme.dependence.learn`)."""
 
 
 @helper
@@ -106,7 +112,7 @@ def variance_at(curve, estimate, average):
     """v(y): the pooled variance, unless it depends on the estimate."""
     if not is_curved(curve) or estimate != estimate:
         return average
-    t = min(max((estimate - curve[CENTER]) / curve[SCALE], curve[LOW]), curve[HIGH])
+    t = min(max((estimate - curve[CENTER]) / curve[SCALE], curve[FROM]), curve[TO])
     return max(curve[CONSTANT] + t * (curve[SLOPE] + t * curve[CURVE]), LEAST * average)
 
 
@@ -117,12 +123,21 @@ def variance_of(row, noise, estimate):
         return np.inf
     n = effective(row[WEIGHT], row[WEIGHT_2])
     if noise.sigma == noise.sigma:
-        return noise.sigma * noise.sigma / n
+        return noise.sigma * noise.sigma / n * factor_at(noise.factors[LOW], n)
     if noise.average != noise.average:
         return np.inf
     _, square = freedom_of(row)
     v = variance_at(noise.curve, estimate, noise.average)
-    return max(0.0, variance_of_mean(square, n, v, noise.moderation))
+    return max(0.0, variance_of_mean(square, n, v, noise.moderation)) * factor_at(noise.factors[LOW_OF_OWN], n)
+
+
+@helper
+def excess_of(row, noise):
+    """By what the variance for intervals exceeds that to shrink by, relative to it."""
+    if row[WEIGHT] == 0.0:
+        return 0.0
+    n, own = effective(row[WEIGHT], row[WEIGHT_2]), 0 if noise.sigma == noise.sigma else LOW_OF_OWN
+    return factor_at(noise.factors[HIGH + own], n) / factor_at(noise.factors[LOW + own], n) - 1.0
 
 
 @helper
@@ -159,7 +174,9 @@ def keep_posteriors(agents, judges, noise, prior, origin, few, trust, snapshots,
     for i in range(judges.size):
         row, out = agents[judges[i]], snapshots[judges[i]]
         own, y, claimed = posterior_of(row, noise, prior_row, origin, p)
-        keep(row, y, out)
+        weight, excess = min(claimed / own, 1.0) if 0.0 < own < np.inf else 1.0, excess_of(row, noise)
+        keep(row, y, weight, out)
+        claimed, own = claimed * (1.0 + excess * weight), own * (1.0 + excess)
         s, d = 0 if row[WEIGHT] < few else 1, y - row[MEAN]
         if d == d and own < np.inf:
             moments[s, 0] += 1.0
@@ -170,21 +187,30 @@ def keep_posteriors(agents, judges, noise, prior, origin, few, trust, snapshots,
 
 
 @kernel
-def compare(agents, judges, snapshots, half_life, average, curve, sums):
-    """Add what the samples since the last vote show to `sums`; curve[LOW], curve[HIGH] = the range of all estimates
+def fill_excess(agents, which, noise, out):
+    """out[i] = `excess_of` agent which[i]."""
+    for i in range(which.size):
+        out[i] = excess_of(agents[which[i]], noise)
+
+
+@kernel
+def compare(agents, judges, snapshots, half_life, average, curve, factors, sums):
+    """Add what the samples since the last vote show to `sums`; curve[FROM], curve[TO] = the range of all estimates
     then."""
-    curve[LOW], curve[HIGH] = np.inf, -np.inf
+    curve[FROM], curve[TO] = np.inf, -np.inf
     for i in range(judges.size):
         row, then = agents[judges[i]], snapshots[judges[i]]
         mean, estimate, n = then[THEN_MEAN], then[THEN_ESTIMATE], then[THEN_WEIGHT]
         if not (n > 0.0 and estimate == estimate):
             continue
         t = (estimate - curve[CENTER]) / curve[SCALE]
-        curve[LOW], curve[HIGH] = min(curve[LOW], t), max(curve[HIGH], t)
+        curve[FROM], curve[TO] = min(curve[FROM], t), max(curve[TO], t)
         kept = kept_part(row, then, half_life)
         k = row[WEIGHT] - kept * n
         gained = row[SQUARE] - kept * then[THEN_SQUARE]
         freedom = row[WEIGHT] - row[WEIGHT_2] / row[WEIGHT] - kept * then[THEN_FREEDOM]
+        # means follow dependent samples, so that squares are smaller
+        freedom -= factor_at(factors[HIGH], row[WEIGHT]) - 1.0 - kept * (factor_at(factors[HIGH], n) - 1.0)
         if not (k > 0.0 and freedom > 0.0):
             continue
         v = variance_at(curve, estimate, average)
@@ -233,11 +259,14 @@ class OnlineNoise:
         self.part = 1.0  # of all agents that a mixture counts, equation (5)
         self.skewness = self.kurtosis = 0.0
 
-    def model(self, table: AgentTable, sigma: float) -> NoiseModel:
+    def model(self, table: AgentTable, sigma: float, factors: Floats) -> NoiseModel:
         """As kernels take it, if sigma was told (else NaN)."""
-        return NoiseModel(math.nan if self.contradict(sigma) else sigma, _average(table), self.moderation, self.curve)
+        believed = math.nan if self.contradict(sigma) else sigma
+        return NoiseModel(believed, _average(table), self.moderation, self.curve, factors)
 
-    def learn(self, table: AgentTable, judges: Integers, half_life: float, size: float, inverse: float) -> None:
+    def learn(
+        self, table: AgentTable, judges: Integers, half_life: float, size: float, inverse: float, factors: Floats
+    ) -> None:  # fmt: skip
         """Equations (1) to (5), from the samples since the last vote; `size` and `inverse` as in `count_samples`."""
         average, events = _average(table), int(table.counters[EVENTS])
         self.sums *= self.size / (self.size + max(events - self.events, 0))  # the last of n samples counts n times
@@ -247,9 +276,9 @@ class OnlineNoise:
         if self.curve[SCALE] == 0.0:
             self.curve[CENTER], self.curve[SCALE] = np.median(table.agents[table.present, MEAN]), math.sqrt(average)
         curve = self.curve.copy()
-        compare(table.agents, judges, table.snapshots, half_life, average, curve, self.sums)
-        if curve[LOW] > curve[HIGH]:  # there were no estimates
-            curve[[LOW, HIGH]] = self.curve[[LOW, HIGH]]
+        compare(table.agents, judges, table.snapshots, half_life, average, curve, factors, self.sums)
+        if curve[FROM] > curve[TO]:  # there were no estimates
+            curve[[FROM, TO]] = self.curve[[FROM, TO]]
         self.skewness = self.kurtosis = 0.0
         curve[CONSTANT:] = 0.0
         if self.sums[NUMBER] >= FEWEST:
@@ -280,7 +309,7 @@ def _average(table: AgentTable) -> float:
 
 def _is_unequal(curve: Floats, average: float) -> bool:
     """Whether the variances of some two agents differ by the factor that matters."""
-    t = np.linspace(curve[LOW], curve[HIGH], 9)
+    t = np.linspace(curve[FROM], curve[TO], 9)
     v = np.maximum(curve[CONSTANT] + t * (curve[SLOPE] + t * curve[CURVE]), LEAST * average)
     return bool(v.max() > UNEQUAL * v.min())
 

@@ -19,11 +19,13 @@ from colme.census.modes import Components, groups_of, memberships
 from colme.census.posterior import FittedMixtures, MixturePrior, Posteriors, posterior_interval, posteriors
 from colme.confidence import BOUNDS, DifferenceTest
 from colme.consensus import Clock, stable_step
+from colme.dependence import DEVIATION, NUMBER, SUMS, learn
 from colme.errors import MethodError
 from colme.graphs import Graph
 from colme.guard import blended
 from colme.method import Method, named
 from colme.methods.consensus import ConsensusMethod
+from colme.noise import own_weight
 from colme.online.agents import AgentTable
 from colme.online.guard import OnlineGuard
 from colme.online.kernel import (
@@ -41,13 +43,16 @@ from colme.online.kernel import (
     effective,
     fill_spreads,
     keep_estimates,
+    sum_batches,
     test_of,
 )
-from colme.online.noise import OnlineNoise, fill_variances, keep_posteriors
+from colme.online.noise import OnlineNoise, fill_excess, fill_variances, keep_posteriors
 from colme.support.arrays import Floats, Integers
 
 GROWTH = 0.05
 """A vote is due when there are this many times more samples, and at least one per agent"""
+DEPENDENCE_GROWTH, AHEAD = 1.4, 2.0
+"""Samples that are more, by this factor, before their dependence is learned anew; and those that it is learned for."""
 ARRIVALS = 1.2
 """or when there are this many times as many agents."""
 JUDGES = 1 << 13
@@ -62,7 +67,7 @@ Slots = Integers
 class Rule:
     """Local: each agent on its own. The parent of the other rules."""
 
-    saved: ClassVar[tuple[str, ...]] = ("stops", "one_in", "guard")
+    saved: ClassVar[tuple[str, ...]] = ("stops", "one_in", "guard", "factors", "checked")
     max_neighbors: int | None = None
     """Neighbors that an agent has room for; None: it has none."""
     bound: str = "laplace"
@@ -81,12 +86,14 @@ class Rule:
         self.table: AgentTable
         self.stops = np.full(2, NEVER)  # the next vote is at so many events, or agents
         self.one_in = np.ones(1, np.int64)  # of so many agents one judges, a power of two
+        self.factors = np.ones((4, 2))  # of the variances of means (`colme.dependence.learn`)
+        self.checked = np.array([0.0, math.nan])  # samples when these were learned, and their typical deviation
 
     def spreads(self, slots: Slots, level: float, root: float | None = None, least: float = 1.0) -> Floats:
         """Radii at this level; standard errors where there is the root of a difference test."""
         table, out = self.table, np.empty(len(slots))
         fill_spreads(
-            table.agents, slots, self.sigma, table.pool, least, level, self.parameters.kurtosis, root, out
+            table.agents, slots, self.sigma, table.pool, least, level, self.parameters.kurtosis, root, self.factors, out
         )  # fmt: skip
         return out
 
@@ -128,14 +135,26 @@ class Rule:
     def judge(self, size: float, inverse: float) -> None:
         """The rest of a vote. It changes the rule and the snapshots in its table, and nothing else."""
         table, judges = self.table, self._judges()
+        self._learn_dependence(size)
         if self.guard is not None:
-            self.guard.learn(table, judges, self.half_life)
+            self.guard.learn(table, judges, self.half_life, self.factors)
         self.learn(judges, size, inverse)
         one_in = 1 << max(len(table.present) // JUDGES, 1).bit_length() - 1
         if one_in != self.one_in[0]:
             self.one_in[0] = one_in
             judges = self._judges()
         self.keep(judges, size)
+
+    def _learn_dependence(self, size: float) -> None:
+        """How the samples of an agent depend on each other, if there are enough more of them than last time."""
+        table, (before, typical) = self.table, self.checked
+        if table.batches is None or size < DEPENDENCE_GROWTH * before:
+            return
+        sums = np.zeros(SUMS)
+        sum_batches(table.agents, table.numbers, table.batches, table.present, typical, sums)
+        self.checked = np.array([size, sums[DEVIATION] / sums[NUMBER] if sums[NUMBER] > 0.0 else math.nan])
+        found = learn(sums, AHEAD * float(table.agents[table.present, WEIGHT].max()))
+        self.factors = np.ones((4, 2)) if found is None else found
 
     def with_table(self, table: AgentTable) -> Rule:
         """A copy that learns by itself, of the agents of another table."""
@@ -232,7 +251,9 @@ class ConsensusRule(Rule):
         )  # fmt: skip
         self.clock = method.clock_rule
         if method.guard:
-            self.guard, self.stops[:] = OnlineGuard(method.trusting), 1
+            self.guard = OnlineGuard(method.trusting)
+        if method.guard or self.root is not None:
+            self.stops[:] = 1
         self._groups: tuple[tuple[object, int, int], Integers] | None = None  # what groups were found of, and those
 
     def raw(self, slots: Slots) -> Floats:
@@ -283,14 +304,14 @@ class CensusRule(Rule):
         """The variances of own means; infinite where nothing is known."""
         table, out = self.table, np.empty(len(slots))
         fill_variances(
-            table.agents, slots, self.noise.model(table, self.sigma), self.mixture.prior, self.origin[0], out
+            table.agents, slots, self.noise.model(table, self.sigma, self.factors), self.mixture.prior, self.origin[0], out
         )  # fmt: skip
         return out
 
     def learn(self, judges: Slots, size: float, inverse: float) -> None:
         """The noise, and equations (2) to (4) of `colme.census.method`, where one sum takes the place of the rounds."""
         table = self.table
-        self.noise.learn(table, judges, self.half_life, size, inverse)
+        self.noise.learn(table, judges, self.half_life, size, inverse, self.factors)
         now = table.counters[[EVENTS, PRESENT]]
         grown = now >= self.refresh * self.counted
         if not (grown.any() or now[1] * self.refresh <= self.counted[1]) or (now == self.counted).all():
@@ -304,7 +325,7 @@ class CensusRule(Rule):
         if n < 2:
             return  # fewer than two agents with a known noise
         self.origin[0] = mean[binned].mean()
-        sigma, average, _, _ = self.noise.model(table, self.sigma)
+        sigma, average, *_ = self.noise.model(table, self.sigma, self.factors)
         unit = math.sqrt(average) if math.isnan(sigma) else sigma
         codes, masses = histogram_of(mean[binned] - self.origin[0], variance[binned], unit)
         counted = max(2, round(n * self.noise.part))
@@ -317,7 +338,7 @@ class CensusRule(Rule):
         table, moments = self.table, np.zeros((2, 5))
         trusts = (1.0, 1.0) if self.guard is None else self.guard.begin(table, size)
         keep_posteriors(
-            table.agents, judges, self.noise.model(table, self.sigma), self.mixture.prior, self.origin[0],
+            table.agents, judges, self.noise.model(table, self.sigma, self.factors), self.mixture.prior, self.origin[0],
             0.0 if self.guard is None else self.guard.few, np.array(trusts), table.snapshots, moments,
         )  # fmt: skip
         if self.guard is not None:
@@ -365,9 +386,14 @@ class CensusRule(Rule):
         own = variance * self._unsure(slots)
         mean = self.table.agents[slots, MEAN] - self.origin[0]
         ends = posterior_interval(level, mean, own, self._prior(variance))
+        found, excess = self._posteriors(slots, variance), np.empty(len(slots))
+        fill_excess(self.table.agents, slots, self.noise.model(self.table, self.sigma, self.factors), excess)
+        stretch = np.sqrt(1.0 + excess * own_weight(found.variance, variance))
         for end in ends:
+            end[:] = np.where(stretch > 1.0, found.estimate + stretch * (end - found.estimate), end)
             end[own == 0.0] = mean[own == 0.0]
             end += self.origin[0]
+        own *= 1.0 + excess
         if self.guard is not None:
             trust, excess = self.trust(slots), self.guard.excess(self.table, slots)
             here = np.flatnonzero(((trust < 1.0) | (excess > 0.0)) & (own < np.inf))  # else ends are infinite already
@@ -381,7 +407,7 @@ class CensusRule(Rule):
 
     def _unsure(self, slots: Slots) -> Floats | float:
         """The expected variance of an own mean, given the estimated one: that of Student's distribution."""
-        if not math.isnan(self.noise.model(self.table, self.sigma).sigma):
+        if not math.isnan(self.noise.model(self.table, self.sigma, self.factors).sigma):
             return 1.0
         rows = self.table.agents[slots]
         n = effective(rows[:, WEIGHT], rows[:, WEIGHT_2])
