@@ -54,8 +54,9 @@ from colme.data.read.summaries import Columns, read_summaries
 from colme.data.read.table import Names, Progress, Table, read_moments, read_samples, unit_unknown
 from colme.data.report.result import Result, Summary
 from colme.data.report.sentences import count
-from colme.data.thinning import in_random_order
+from colme.data.thinning import as_independent
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
+from colme.noise import Factors
 from colme.support.arrays import Array, Floats, Integers, Mask
 from colme.support.columns import as_time
 
@@ -96,6 +97,8 @@ class EstimateOptions(msgspec.Struct):
     seed: int = 0
     in_seconds: bool = False
     """Whether the half-life was given with a unit."""
+    independent: bool = False
+    """The samples of an agent are known to be independent."""
 
     def __post_init__(self) -> None:
         if self.sigma is not None:
@@ -132,6 +135,7 @@ def estimate(
     half_life: float | datetime.timedelta | None = None,
     level: float = 0.9,
     seed: int = 0,
+    independent: bool = False,
     decimal: str = ".",
     thousands: str | None = None,
     time_format: str | None = None,
@@ -162,6 +166,8 @@ def estimate(
                 times are dates
     level       the probability with which an interval should contain the true mean
     seed        decides the random folds of the cross-validation
+    independent whether the samples of an agent are known to be independent. If not, the order of its rows, or the time,
+                tells how they depend on each other, and how uncertain that makes its mean (`colme.dependence`)
     decimal     the decimal sign of numbers in text: "." or ","
     thousands   the sign between groups of three digits in text: ".", ",", " " or "'"
     time_format how dates in text are written, as in `datetime.strptime`: "%d.%m.%Y %H:%M"
@@ -180,7 +186,9 @@ def estimate(
     See also: Result, CollaborativeMean, MeanEncoder, partial_moments
     """
     names: list[Any] = list(covariates) if isinstance(covariates, list | tuple) else [covariates]
-    options = EstimateOptions(sigma, method, groups, LOG_N in names, half_life, level, seed)
+    options = EstimateOptions(
+        sigma, method, groups, LOG_N in names, half_life, level, seed, independent=bool(independent)
+    )  # fmt: skip
     columns = tuple(name for name in names if name != LOG_N)
     summaries = {"mean": mean, "se": se, "n": n, "successes": successes, "trials": trials, "exposure": exposure}
     timed = {"time": time, "weight": weight, "half_life": half_life}
@@ -214,7 +222,9 @@ def _read(
             frame, names, seed=options.seed, half_life=options.half_life, in_seconds=options.in_seconds
         )
     if names.time is None:
-        return read_moments(source, names, form, seed=options.seed, progress=progress)
+        return read_moments(
+            source, names, form, seed=options.seed, ordered=not options.independent, progress=progress
+        )  # fmt: skip
     return _moments(read_samples(source, names, form, progress=progress), options)
 
 
@@ -232,12 +242,16 @@ def estimate_moments(moments: AgentMoments, **options: Any) -> Result:
 def _moments(table: Table, options: EstimateOptions) -> AgentMoments:
     if options.in_seconds and not table.dates:
         raise unit_unknown(options.half_life, table.names.time)
-    return moments_of(table, seed=options.seed, half_life=options.half_life)
+    return moments_of(
+        table, seed=options.seed, half_life=options.half_life, independent=options.independent
+    )  # fmt: skip
 
 
 def _estimate(moments: AgentMoments, options: EstimateOptions, progress: Progress | None) -> Result:
-    moments = in_random_order(moments, options.seed)
-    measured = _with_covariates(_Measured(moments, options), options)
+    moments, factors = as_independent(
+        moments, options.seed, independent=options.independent, forward=options.half_life is not None
+    )  # fmt: skip
+    measured = _with_covariates(_Measured(moments, options, factors), options)
     choice = _choose(measured, options, progress)
     fit = choice.estimator.fit(measured.statistics[choice.estimator.variance])
     groups, groups_sentence = _find_groups(measured, choice.estimator, fit, options)
@@ -277,13 +291,14 @@ class _Measured:
     every       the moments of all agents
     n           the number of samples of every agent
     present     which agents have a sample; everything else is about these only
+    excess      by what the variance of each mean for intervals exceeds that to shrink by, relative to it
     folds       moments by fold; `moments`: of all folds together
     covariates  the names of those that are used; `columns`: their values, in the units of the table
     variance    of a sample of each agent, to judge estimates by
     alone       why no agent can learn from another, if so
     """
 
-    def __init__(self, every: AgentMoments, options: EstimateOptions):
+    def __init__(self, every: AgentMoments, options: EstimateOptions, factors: Factors):
         self.every = every
         self.n = every.folds.n.sum(axis=1) if every.reported is None else every.reported
         self.present = every.folds.n.sum(axis=1) > 0
@@ -291,11 +306,16 @@ class _Measured:
             raise ColmeError("the table has no samples: at least one agent must have a value. Check the value column.")
         self.folds = every.folds.select(self.present)
         self.moments = self.folds.merged()
-        self.noise = measure_noise(self.folds, _sigma(every, options.sigma), ordered=every.forward, law=every.law)
+        low, high, low_of_own, high_of_own, _ = (np.broadcast_to(each, len(every.labels))[self.present] for each in factors)
+        sigma = _sigma(every, options.sigma)
+        factor = np.median(low if sigma is not None else low_of_own) if sigma is not None or every.forward else 1.0
+        self.noise = measure_noise(self.folds, sigma, law=every.law, factor=float(factor))
+        self.excess = (high_of_own / low_of_own if sigma is None else high / low) - 1.0
+        self.effective_share = 1.0 / float(np.median(high_of_own))
         self.law = LAWS.get(every.law)
         self.label = None if every.label is None else every.label[self.present]
         self._set_prior(log_n=options.log_n)
-        successive = None if every.successive is None else every.successive[self.present]
+        successive = every.successive[self.present] if every.forward and every.successive is not None else None
         self.variance = judging_variances(self.moments, self.noise, successive)
         self.alone = self._alone(options)
 
@@ -506,7 +526,8 @@ def _with_intervals(
         factors = np.maximum(factors, 1.0)
     # never wider than the interval of the agent's own mean
     local = measured.local(kind)
-    own = local.claimed(statistics, persistence)[1] * validation.calibrate(local, worth)
+    own = local.claimed(statistics, persistence)[1] * validation.calibrate(local, worth) * (1.0 + measured.excess)
+    claimed = claimed * (1.0 + measured.excess * (1.0 - fit.borrowed))  # of which the estimate has a part
     error = np.sqrt(np.minimum(claimed * factors, np.maximum(own, claimed)))
     held: ConjugateFit | MixtureFit | RateMixtureFit | None = mixed
     scale = one if mixed is None else error / np.maximum(mixed.error(), 1e-300)
@@ -601,7 +622,7 @@ def _summarize(
         n_groups=None if groups is None else groups.n_groups, groups_sentence=groups_sentence,
         sigma=sigma * every.unit, tau=math.sqrt(spread) * every.unit,
         n_half=sigma * sigma / spread if spread != 0.0 else math.inf,
-        autocorrelation=diagnosis.autocorrelation, effective_share=1.0 / measured.noise.factor, drift=diagnosis.drift,
+        autocorrelation=diagnosis.autocorrelation, effective_share=measured.effective_share, drift=diagnosis.drift,
         count_correlation=diagnosis.count_correlation, faulty=named["faulty"], dominant=named["dominant sample"],
         zero_variance=len(flagged["zero variance"]), flagged={name: len(agents) for name, agents in flagged.items()},
         half_life=options.half_life, log_n=LOG_N in measured.covariates,

@@ -19,6 +19,7 @@ import numpy as np
 
 from colme._core.jit import helper, kernel, prefetch
 from colme._core.random import key_of, philox
+from colme.dependence import BATCHES, SUMS, add_to_batches, pool
 from colme.support.arrays import Array, Floats, Integers
 
 if TYPE_CHECKING:
@@ -28,6 +29,10 @@ N_FOLDS = 5
 EARLY, LATE = [0, 1, 2], [3, 4]
 """Folds that are compared with each other."""
 _EVERY = slice(None)
+JUDGES, LONGEST = 4096, 8192
+"""Agents, and samples of each, whose order is looked at: they are enough."""
+SORTED = 0.01
+"""Rows are sorted by value if at most this part of the differences between samples change sign."""
 OLDEST = 200.0
 """Half-lives after which the decay stops, so that squared weights do not underflow."""
 _FAR = 1e50
@@ -90,6 +95,9 @@ class AgentMoments(NamedTuple):
     sigma       the standard deviation of a sample of weight 1, if it is known
     reported    the number of samples to report, if it is not that in the folds
     group_names the names of known groups
+    sums        what the order of the samples says of the dependence between them (`colme.dependence`), of all agents
+                together; None if the order is not known, or is that of the values
+    forward     whether the folds are periods of time
     """
 
     labels: Array
@@ -108,11 +116,8 @@ class AgentMoments(NamedTuple):
     sigma: float | None = None
     reported: Integers | None = None
     group_names: tuple[Any, ...] = ()
-
-    @property
-    def forward(self) -> bool:
-        """Whether the folds are periods of time."""
-        return self.successive is not None
+    sums: Floats | None = None
+    forward: bool = False
 
     def select(self, agents: Array) -> AgentMoments:
         """The moments of some agents, or of all in another order."""
@@ -120,15 +125,18 @@ class AgentMoments(NamedTuple):
             "folds": self.folds.select(agents),
             "parts": tuple(each[agents] for each in self.parts),
         }
-        chosen |= {name: part[agents] for name, part in self._asdict().items() if isinstance(part, np.ndarray)}
+        chosen |= {name: part[agents] for name, part in self._asdict().items()
+                   if isinstance(part, np.ndarray) and name != "sums"}  # fmt: skip
         return self._replace(**chosen)
 
 
-def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -> AgentMoments:
+def moments_of(
+    table: Table, *, seed: int = 0, half_life: float | None = None, independent: bool = False
+) -> AgentMoments:  # fmt: skip
     """The moments of samples by agent, in random folds or, if they have a time, in periods (the last ones, if few)."""
     n = np.diff(table.start)
     if table.time is None:
-        sums = RunningMoments(seed)
+        sums = RunningMoments(seed, ordered=not independent)
         sums.add(np.repeat(np.arange(len(n)), n), table.value, table.weight, len(n))
         made = sums.moments(table.labels, table.names)
     else:
@@ -139,7 +147,12 @@ def moments_of(table: Table, *, seed: int = 0, half_life: float | None = None) -
         rate = 0.0 if half_life is None else 1.0 / half_life
         _fill_periods(table.start, value, table.time, table.weight, rate, *folds, low, high, successive)
         resolution = resolution_of(value[:_SOME])
-        made = AgentMoments(table.labels, folds, low, high, successive, resolution, unit, None, None, (), table.names)
+        some = min(int(table.start[JUDGES]) if len(n) > JUDGES else len(value), len(value))
+        order = None if independent or table.weight is not None else Sequences()
+        if order is not None:
+            order.add(np.repeat(np.arange(min(len(n), JUDGES)), n[:JUDGES]), value[:some])
+        made = AgentMoments(table.labels, folds, low, high, successive, resolution, unit, None, None, (), table.names,
+                            sums=order and order.sums(folds.merged()), forward=True)  # fmt: skip
     return made._replace(label=table.label, covariates=table.covariates, notes=table.notes, parts=table.parts,
                          group_names=table.group_names)  # fmt: skip
 
@@ -174,8 +187,10 @@ class RunningMoments:
     Of each run of five samples of an agent, every fold gets one. For rows that are sorted by value, see
     `colme.data.thinning.in_random_order`."""
 
-    def __init__(self, seed: int):
+    def __init__(self, seed: int, *, ordered: bool = False):
+        """`ordered`: the samples of an agent come in their order, which tells how they depend on each other."""
         self._key = key_of(seed)
+        self._order = Sequences() if ordered else None
         self._sums = _whole_lines(0)
         """A row per agent: see `_ORDER` to `_FOLDS`."""
         self._some: list[Floats] = []
@@ -188,6 +203,10 @@ class RunningMoments:
         if sum(map(len, self._some)) < _SOME:
             self._some.append(value[:_SOME].copy())
         _add(agent, value, weight, *self._key, self._sums)
+        if weight is not None:
+            self._order = None
+        if self._order is not None:
+            self._order.add(agent, value)
 
     def _grow(self, n_agents: int) -> None:
         """Room for as many agents, and for more if there are new ones."""
@@ -205,6 +224,8 @@ class RunningMoments:
             self._sums[:, [_LOW, _HIGH, *range(_FOLDS + 2, _WIDTH, 4)]] *= share
             self._sums[:, _FOLDS + 3 :: 4] *= share * share
             self._some = [part * share for part in self._some]
+            if self._order is not None:
+                self._order.scale(share)
         return value if self._unit in (0.0, 1.0) else value / self._unit
 
     def count(self, n_agents: int) -> Integers:
@@ -225,7 +246,67 @@ class RunningMoments:
         return AgentMoments(
             labels, folds, low, high, None, resolution_of(some), self._unit or 1.0, None, None, (), names,
             law="binomial" if plain and are_binary(folds.merged()) else "",
+            sums=self._order and self._order.sums(folds.merged()),
         )  # fmt: skip
+
+
+def pooled(batches: Floats, count: Any, every: FoldMoments) -> Floats:
+    """The sums of dependence over agents with these batches of so many samples (`colme.dependence`)."""
+    variance = np.where(every.freedom > 0.0, every.square / np.maximum(every.freedom, 1e-300), 0.0)
+    there, out = variance > 0.0, np.empty((len(variance), SUMS))
+    typical = np.full(len(variance), np.sqrt(variance[there]).mean() if there.any() else 1.0)
+    pool(batches, count, variance * (count - 1.0), typical, out)
+    return np.asarray(out.sum(axis=0))
+
+
+class Sequences:
+    """How the samples of the first agents follow each other, as far as is enough to see how they depend on each other
+    (`colme.dependence`)."""
+
+    def __init__(self) -> None:
+        self._batches = np.zeros((0, BATCHES))
+        self._turns = np.zeros((0, 4))
+        """Of each agent: its samples, the last difference between two, and of how many differences how many have
+        another sign than the one before."""
+
+    def add(self, agent: Array, value: Floats) -> None:
+        """The samples of these agents, row by row."""
+        need = min(int(agent.max(initial=-1)) + 1, JUDGES)
+        if need > len(self._turns):
+            more = ((0, max(need, min(2 * need, JUDGES)) - len(self._turns)), (0, 0))
+            self._batches, self._turns = np.pad(self._batches, more), np.pad(self._turns, more)
+        _follow(agent, value, self._batches, self._turns)
+
+    def scale(self, share: float) -> None:
+        """Values are in another unit."""
+        self._batches[:, :2] *= share
+        self._batches[:, 3::2] *= share
+        self._batches[:, 2::2] *= share * share
+
+    def sums(self, every: FoldMoments) -> Floats | None:
+        """What is pooled over agents; None where rows are sorted by value."""
+        k = min(len(self._turns), len(every.n))
+        count, _, differences, turns = self._turns[:k].T
+        if turns.sum() <= SORTED * differences.sum():
+            return None
+        return pooled(self._batches, count, every.select(slice(k)))
+
+
+@kernel
+def _follow(agent, value, batches, turns):
+    for i in range(agent.size):
+        a = np.int64(agent[i])
+        if a >= turns.shape[0] or turns[a, 0] >= LONGEST:
+            continue
+        turns[a, 0] += 1.0
+        if turns[a, 0] > 1.0:
+            step = value[i] - batches[a, 1]
+            if step != 0.0:
+                if turns[a, 1] != 0.0:
+                    turns[a, 2] += 1.0
+                    turns[a, 3] += 1.0 if (step > 0.0) != (turns[a, 1] > 0.0) else 0.0
+                turns[a, 1] = step
+        add_to_batches(batches[a], np.int64(turns[a, 0]), value[i])
 
 
 _ORDER, _COUNT, _LOW, _HIGH, _FOLDS = range(5)

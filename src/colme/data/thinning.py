@@ -18,7 +18,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments
+from colme.data.moments import N_FOLDS, AgentMoments, FoldMoments, pooled
+from colme.dependence import BATCHES, B, learn, look_up
+from colme.noise import INDEPENDENT, Factors
 from colme.support.arrays import Floats, Integers
 
 _BLOCKS = 4
@@ -35,13 +37,33 @@ _BEYOND = 4.0
 _ORDERED = "Rows are sorted by value, or drift: methods were compared as if each agent's samples were in random order."
 
 
-def in_random_order(moments: AgentMoments, seed: int) -> AgentMoments:
-    """The moments with folds that differ as random ones do. Where rows are sorted by value, or drift, `RunningMoments`
-    makes folds that are too much alike, and local means would look better than they are; these are made anew."""
-    if moments.forward or moments.law == "Poisson" or not too_much_alike(moments.folds):
-        return moments
-    folds = refolded(moments.folds.merged(), moments.law, seed)
-    return moments._replace(folds=folds, notes=(*moments.notes, _ORDERED))
+def as_independent(
+    moments: AgentMoments, seed: int, *, independent: bool = False, forward: bool = False
+) -> tuple[AgentMoments, Factors]:  # fmt: skip
+    """The moments of as many independent samples whose means would be as uncertain, as far as estimates shrink by it;
+    and the factors of dependence. Folds of dependent rows know too much of each other, so these are made anew. (With
+    `forward`, they must stay periods of time, and nothing is changed.) So are those that differ less than random ones
+    do: where rows are sorted by value, or drift, local means would look better than they are."""
+    every, sums = moments.folds.merged(), moments.sums
+    if sums is None and moments.successive is not None and not independent:  # an engine has these, batches of one
+        batches = np.zeros((len(every.n), BATCHES))
+        batches[:, 2] = moments.successive
+        sums = pooled(batches, every.n.astype(np.float64), every)
+        sums[B][1:] = 0.0
+    table = None if sums is None else learn(sums, float(every.n.max()))
+    if table is None:
+        if moments.forward or moments.law == "Poisson" or not too_much_alike(moments.folds):
+            return moments, INDEPENDENT
+        folds = refolded(every, moments.law, seed)
+        return moments._replace(folds=folds, notes=(*moments.notes, _ORDERED)), INDEPENDENT
+    out = np.empty((5, len(every.n)))
+    look_up(table[None], np.zeros(len(every.n), np.int64), every.n.astype(np.float64), out)
+    factors = Factors(*out)
+    if forward:
+        return moments._replace(law=""), factors
+    successive = None if moments.successive is None else moments.successive * factors.low_of_own
+    folds = refolded(every._replace(square=every.square * factors.low_of_own), "", seed)
+    return moments._replace(folds=folds, successive=successive, law="", forward=False), factors
 
 
 def too_much_alike(folds: FoldMoments) -> bool:

@@ -41,7 +41,7 @@ class Noise(NamedTuple):
     freedom: float
     """The degrees of freedom of the common variance (d above)."""
     factor: float = 1.0
-    """The variance of a mean relative to that of as many independent samples (autocorrelation, common shocks)."""
+    """Of the variance of a mean, where samples depend on each other and squares do not say so."""
     known: bool = False
     """Whether the variance was given, so that it has no error."""
     law: str = ""
@@ -77,14 +77,13 @@ class Noise(NamedTuple):
         return np.full(len(moments.n), every) if kind == "pooled" else np.minimum(self.freedom + moments.freedom, every)
 
 
-def measure_noise(folds: FoldMoments, sigma: float | None, *, ordered: bool, law: str = "") -> Noise:
-    """The noise of the samples, or `sigma` if it is given, or that of the law of rates or counts. `ordered`: the folds
-    are periods of time."""
+def measure_noise(folds: FoldMoments, sigma: float | None, *, law: str = "", factor: float = 1.0) -> Noise:
+    """The noise of the samples, or `sigma` if it is given, or that of the law of rates or counts; `factor`: of the
+    variances of means where samples depend on each other and squares do not say so."""
     every = folds.merged()
     if law:
         pooled = float(LAWS[law].variance(np.array(_common_rate(every))))
         return Noise(pooled, pooled, _MOST, law=law)
-    factor = inflation(folds) if ordered else 1.0
     if sigma is not None:
         return Noise(sigma * sigma, sigma * sigma, _MOST, factor, True)
     some = (every.n > 1) & (every.freedom > 0.0)
@@ -153,21 +152,6 @@ def judging_variances(
         square, freedom = successive, pairs
     every = float(square.sum()) / max(float(freedom.sum()), 1e-300)
     return np.where(freedom > 0.0, square / np.maximum(freedom, 1e-300), every)
-
-
-def inflation(folds: FoldMoments) -> float:
-    """The mean squared difference between early and late means of an agent, relative to that of independent samples.
-
-    A mean of n samples is as precise as one of n / inflation independent samples."""
-    early, late = folds.merged(EARLY), folds.merged(LATE)
-    both = (early.n > 0) & (late.n > 0) & (early.n + late.n > 2)
-    within, freedom = ((one[both] + two[both]).sum() for one, two in
-                       ((early.square, late.square), (early.freedom, late.freedom)))  # fmt: skip
-    if within <= 0.0 or freedom <= 0.0:
-        return 1.0
-    share = 1.0 / early.worth[both] + 1.0 / late.worth[both]
-    between = float((np.square(early.mean[both] - late.mean[both]) / share).mean())
-    return max(1.0, between / float(within / freedom))
 
 
 def trigamma(x: Floats) -> Floats:

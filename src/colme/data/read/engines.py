@@ -293,6 +293,7 @@ class _Query:
         made = AgentMoments(
             labels, moments, low, high, successive, 0.0, 1.0, group, None,
             tuple(rows_left_out(left_out, self.names)), self.names, tuple(parts), group_names=group_names,
+            forward=successive is not None,
         ).select(order)  # fmt: skip
         if self.covariates:
             for name, each in zip(self.names.covariates, self.covariates, strict=True):

@@ -34,7 +34,7 @@ class TableReader:
 
     def __init__(
         self, source: Any, names: Names, form: TableFormat, *, memory: int = MEMORY, seed: int | None = None,
-        more: tuple[str, ...] = (),
+        ordered: bool = False, more: tuple[str, ...] = (),
     ):  # fmt: skip
         self.names = names
         self.agent: tuple[Hashable, ...] = names.agent if isinstance(names.agent, tuple) else (names.agent,)
@@ -49,7 +49,7 @@ class TableReader:
         self.times = TimeColumn(signs, form.time_format)
         self.numbers: dict[str, NumberColumn] = defaultdict(lambda: NumberColumn(signs))
         self.rows = RowBuffer(memory)
-        self.running = None if seed is None else RunningMoments(seed)
+        self.running = None if seed is None else RunningMoments(seed, ordered=ordered)
         self.count: Integers = np.zeros(0, np.int64)
         self.label: Integers = np.zeros(0, np.int64)
         self.sums: Floats = np.zeros((0, 2 * len(names.covariates)))

@@ -143,10 +143,11 @@ def read_samples(
 
 
 def read_moments(
-    source: Any, names: Names, form: TableFormat, *, seed: int = 0, progress: Progress | None = None
+    source: Any, names: Names, form: TableFormat, *, seed: int = 0, ordered: bool = False,
+    progress: Progress | None = None,
 ) -> AgentMoments:  # fmt: skip
     """The moments of a table without time. Rows are read once and none is kept, so memory is that of the agents."""
-    with _read(source, names, form, progress, seed=seed) as reader:
+    with _read(source, names, form, progress, seed=seed, ordered=ordered) as reader:
         return reader.moments()
 
 
