@@ -54,6 +54,8 @@ CUTS = ("intervals", "difference")
 DIFFERENCE_LEVELS = ("agent", "edge")
 KAPPA = 0.5
 """The gap, in sigmas, at which difference tests are sharpest; gaps from 0.1 to 0.8 sigma lose at most 8 % by it."""
+FEWEST_DEPENDENT = 10
+"""Samples of each agent before a difference test may cut an edge, where it is not known whether they are independent."""
 STATISTICS = ("mean", "deviation", "kurtosis")
 """What intervals can be of."""
 MEAN, DEVIATION, KURTOSIS = range(3)
@@ -181,6 +183,13 @@ def standard_error(n: Any, sigma: Any) -> Any:
 
 
 @equation
+def effective_number(n: Any, factor: Any, independent: Any) -> Any:
+    """The number of independent samples whose mean is as uncertain as that of n samples, by the factor of dependence;
+    none, as long as n is too small to know it."""
+    return n / factor if independent or n >= FEWEST_DEPENDENT else 0.0
+
+
+@equation
 def interval_of(statistic: Any, n: Any, mean: Any, second: Any, fourth: Any, unit: Any) -> Any:
     """(center, radius) of a statistic of n samples with these central moments, from R(n) at sigma = 1. The radius is
     infinite where all samples are equal and k is not defined."""
@@ -236,10 +245,10 @@ def scale_radii(out, count, unit, sigma):
 
 
 @kernel
-def scale_errors(out, count, sigma):
-    """out[a] = sigma[a] / sqrt(count[a])."""
+def scale_errors(out, count, sigma, factor, independent):
+    """out[a] = sigma[a] / sqrt(count[a]), of effective numbers of samples."""
     for a in range(out.size):
-        out[a] = standard_error(at(count, a), at(sigma, a))
+        out[a] = standard_error(effective_number(at(count, a), at(factor, a), independent), at(sigma, a))
 
 
 def level_gamma(level: str, delta: float, *, n_agents: int, n_edges: int) -> float:

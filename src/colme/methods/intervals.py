@@ -28,6 +28,7 @@ from colme.confidence import (
     DifferenceTest,
     apart,
     check_probability,
+    effective_number,
     fill_intervals,
     interval_of,
     laplace_radius,
@@ -221,7 +222,7 @@ class Radii:
         """At step t, or `ahead` of it."""
         t = world.t + ahead
         if self.bound.name == "difference" and not world.independent:
-            one = [self.bound.radius(t / each) for each in np.atleast_1d(world.factors.high)]
+            one = [self.bound.radius(effective_number(t, each, False)) for each in np.atleast_1d(world.factors.high)]
             return self.sigma * (one[0] if len(one) == 1 else np.array(one))
         unit = self.bound.table(t)
         if world.count is not None:
@@ -258,7 +259,7 @@ class StandardErrors(Radii):
     def now(self, world: World, ahead: int = 0) -> Floats:
         out = np.empty(world.n_agents)
         count = world.t + ahead if world.count is None else world.count
-        scale_errors(out, count / world.factors.high, self.sigma)
+        scale_errors(out, count, self.sigma, world.factors.high, world.independent)
         return out
 
     def over(self, world: World, n_steps: int) -> None:
@@ -385,12 +386,17 @@ class IntervalAgent(Agent):
     def intervals(self) -> AgentIntervals:
         """The agent's intervals now, one per statistic; the radius is infinite before the first sample."""
         if self.test is not None:
-            return ((self.mean, -float(standard_error(self.count / self.factors.high, self.scale))),)
-        unit = self.bound.radius(self.count / self.factors.high if self.bound.name == "difference" else self.count)
+            return ((self.mean, -float(standard_error(self.effective_count, self.scale))),)
+        unit = self.bound.radius(self.effective_count if self.bound.name == "difference" else self.count)
         if not self.statistics:
             return ((self.mean, float(self.scale * unit)),)
         second, _, fourth = self.moments
         return tuple(interval_of(each, self.count, self.mean, second, fourth, unit) for each in self.statistics)
+
+    @property
+    def effective_count(self) -> float:
+        """Independent samples that say as much as the own ones."""
+        return float(effective_number(self.count, self.factors.high, self.place.independent))
 
     @property
     def radius(self) -> float:

@@ -13,7 +13,14 @@ import numpy as np
 
 from colme._core.jit import equation, helper, kernel
 from colme._core.random import LINK, philox
-from colme.confidence import DifferenceTest, apart, fourth_moment_radius, laplace_radius, standard_error
+from colme.confidence import (
+    DifferenceTest,
+    apart,
+    effective_number,
+    fourth_moment_radius,
+    laplace_radius,
+    standard_error,
+)
 from colme.consensus import (
     START,
     add_pull,
@@ -104,11 +111,11 @@ def test_of(root: Any, level: Any) -> Any:
 
 
 @helper
-def spread_of(n, scale, level, kurtosis, test, factors):
+def spread_of(n, scale, level, kurtosis, test, factors, independent):
     """What an agent of n samples tells its neighbors: a radius, by Laplace's bound or with a kurtosis by the one for
     heavy tails, or the standard error where there is a test."""
     if test is not None:
-        return standard_error(n / factor_at(factors[HIGH], n), scale)
+        return standard_error(effective_number(n, factor_at(factors[HIGH], n), independent), scale)
     if scale == np.inf:
         return np.inf
     if kurtosis > 0.0:
@@ -117,7 +124,7 @@ def spread_of(n, scale, level, kurtosis, test, factors):
 
 
 @kernel
-def fill_spreads(agents, which, sigma, pool, least, level, kurtosis, root, factors, out):
+def fill_spreads(agents, which, sigma, pool, least, level, kurtosis, root, factors, independent, out):
     """out[i] = what agent which[i] tells its neighbors; `least` as in `scale_of`, others as in `learn_events`."""
     test = test_of(root, level)
     for i in range(which.size):
@@ -126,7 +133,7 @@ def fill_spreads(agents, which, sigma, pool, least, level, kurtosis, root, facto
             out[i] = np.inf
         else:
             n = effective(row[WEIGHT], row[WEIGHT_2])
-            out[i] = spread_of(n, scale_of(row, sigma, pool, least), level, kurtosis, test, factors)
+            out[i] = spread_of(n, scale_of(row, sigma, pool, least), level, kurtosis, test, factors, independent)
 
 
 @helper
@@ -369,7 +376,7 @@ def learn_events(
             n = effective(row[WEIGHT], row[WEIGHT_2])
             test = test_of(root, level)
             scale = scale_of(row, sigma, pool, MIN_FREEDOM)
-            row[RADIUS] = spread_of(n, scale, level, parameters.kurtosis, test, factors)
+            row[RADIUS] = spread_of(n, scale, level, parameters.kurtosis, test, factors, batches is None)
             _prune(neighbors, numbers, agents, counters, a, test)
             if degree > 0:
                 half = (degree + 1) // 2

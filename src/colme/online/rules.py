@@ -93,7 +93,8 @@ class Rule:
         """Radii at this level; standard errors where there is the root of a difference test."""
         table, out = self.table, np.empty(len(slots))
         fill_spreads(
-            table.agents, slots, self.sigma, table.pool, least, level, self.parameters.kurtosis, root, self.factors, out
+            table.agents, slots, self.sigma, table.pool, least, level, self.parameters.kurtosis, root, self.factors,
+            table.batches is None, out,
         )  # fmt: skip
         return out
 
