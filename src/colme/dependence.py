@@ -107,15 +107,31 @@ def _close_batches(batches, i, count, mean):
 
 
 @kernel
-def observe(samples, means, count, before, square, batches):
-    """The samples of a step, NaN where an agent has none, and the means and numbers of samples with them."""
-    for a in range(samples.size):
-        x, n = samples[a], int(at(count, a))
-        if x == x:
+def observe(means, count, before, seen, square, batches):
+    """The means and numbers of samples after a step; before it they were `before` and `seen`. The new sample of an
+    agent follows from the two."""
+    for a in range(means.size):
+        n = int(at(count, a))
+        if n > seen[a]:
+            x = means[a]
             if n > 1:
                 square[a] = add_square(square[a], means[a], before[a], n)
-            before[a] = means[a]
+                x = before[a] + (means[a] - before[a]) * n
+            before[a], seen[a] = means[a], n
             add_to_batches(batches[a], n, x)
+
+
+@helper
+def _close_batches(batches, i, count, mean):
+    """The batch number `count` of size number i has this mean; and so on, if it is the second half of a larger one."""
+    while i < SIZES.size:
+        before = batches[1 + 2 * i]
+        if count > 1:
+            batches[2 + 2 * i] += 0.5 * SIZES[i] * ((mean - before) * (mean - before))
+        batches[1 + 2 * i] = mean
+        if count % 2 == 1:
+            break
+        count, mean, i = count // 2, 0.5 * (mean + before), 1 if i == 0 else i + 2
 
 
 @kernel
@@ -314,7 +330,7 @@ class Dependence:
     pool sums, by a few rounds of gossip."""
 
     saved: ClassVar[tuple[str, ...]] = (
-        "batches", "mean", "square", "typical", "now", "before", "began", "rounds", "row", "table",
+        "batches", "mean", "count", "square", "typical", "now", "before", "began", "rounds", "row", "table",
     )  # fmt: skip
     split: ClassVar[dict[str, str]] = {"table": "row"}
 
@@ -323,6 +339,7 @@ class Dependence:
         self.gossip, self.heard = gossip._replace(rounds=min(gossip.rounds, ROUNDS)), heard
         self.batches = np.zeros((n_agents, BATCHES))
         self.mean, self.square = np.zeros((2, n_agents))
+        self.count = np.zeros(n_agents, np.int64)
         self.typical = np.full(n_agents, np.nan)  # the mean standard deviation of samples
         self.now: Array = np.zeros((n_agents, SUMS), np.float32)  # z(k) of the average
         self.before = self.now.copy()  # z(k - 1)
@@ -331,9 +348,9 @@ class Dependence:
         self.row = np.full(n_agents, -1)  # of the table, for each agent; -1: samples are independent
         self.table = np.empty((0, 4, 2))
 
-    def begin_step(self, t: int, samples: Floats, means: Floats, count: Any) -> bool:
-        """The samples of a step, and the means and numbers of samples with them. Returns whether it has a round."""
-        observe(samples, means, count, self.mean, self.square, self.batches)
+    def begin_step(self, t: int, means: Floats, count: Any) -> bool:
+        """The means and numbers of samples after those of a step. Returns whether it has a round."""
+        observe(means, count, self.mean, self.count, self.square, self.batches)
         if self.rounds < 0 and t >= max(FIRST, GROWTH * self.began):
             pool(self.batches, count, self.square, self.typical, self.now)
             self.before[:] = 0.0
@@ -382,7 +399,7 @@ class ArrayDependence(Dependence):
 
     def step(self, world: World) -> None:
         """Learn from the samples of a step, before the methods do, and tell `world` the factors."""
-        if self.begin_step(world.t, world.newest, world.mean, world.n_samples):
+        if self.begin_step(world.t, world.mean, world.n_samples):
             if self.rounds == 0:
                 self._hood.refresh(self.seen.reshape(-1))
             consensus_round(
@@ -422,7 +439,7 @@ class DependentAgent(Agent):
     def step(self, sample: float) -> Round:
         dependence, place = self.dependence, self.place
         self.observe(sample)
-        if dependence.begin_step(self.t, np.array([sample]), np.array([self.mean]), self.count):
+        if dependence.begin_step(self.t, np.array([self.mean]), self.count):
             message = SumsMessage(dependence.now[0].copy(), len(place.neighbors))
             inbox = yield dict.fromkeys(place.neighbors, message)
             value = dependence.gossip.round_of_one(

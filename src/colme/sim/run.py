@@ -162,12 +162,14 @@ class Run:
         world = self.world
         means, recorded, of_run = self.sampler.sample(first, last)
         n_steps = len(means)
-        if self.dependence is not None:
-            world.t = first
-            self.dependence.step(world)
-        for table, state in zip(self._tables, self.states, strict=True):
-            world.t, world.mean, world.recorded = first, means[0], bool(recorded.any())
-            state.advance(world, means, recorded, table[:n_steps])
+        stretch = n_steps if self.dependence is None else 1  # whose factors change from step to step
+        for k in range(0, n_steps, stretch):
+            rows = slice(k, k + stretch)
+            for number, (table, state) in enumerate(zip(self._tables, self.states, strict=True)):
+                world.t, world.mean, world.recorded = first + k, means[k], bool(recorded[rows].any())
+                if self.dependence is not None and number == 0:
+                    self.dependence.step(world)
+                state.advance(world, means[rows], recorded[rows], table[rows])
         world.t, world.mean = first + n_steps - 1, means[-1]
         self.recorder.write(recorded, self._tables[:, :n_steps], of_run)
 

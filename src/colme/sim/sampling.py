@@ -146,8 +146,8 @@ class Sampler:
     def __init__(self, stream: ScenarioStream | Recording, world: World, recorded: Integers, block: int = BLOCK):
         n, n_pages, n_classes = world.n_agents, world.hood.n_pages, len(world.errors.class_size)
         self.stream, self.world, self._recorded = stream, world, recorded
-        # moments and factors are kept of one step only, and so are the means that other workers see
-        ahead = stream.complete and world.moments is None and world.independent and world.team.size == 1
+        # moments are kept of one step only, and so are the means that other workers see
+        ahead = stream.complete and world.moments is None and world.team.size == 1
         self.most = max(1, min(STRETCH, int(recorded[-1]), block // max(n, 1))) if ahead else 1
         """Steps that are sampled at once."""
         part = max(CHUNK, min(PART, block) // CHUNK * CHUNK)
