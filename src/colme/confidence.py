@@ -220,7 +220,7 @@ class Bound(msgspec.Struct, frozen=True):
     name: str = "laplace"
     kurtosis: float = 3.0
 
-    def radius(self, n: int, sigma: float = 1.0) -> float:
+    def radius(self, n: float, sigma: float = 1.0) -> float:
         if self.name == "fourth-moment":
             return float(fourth_moment_radius(n, sigma, self.gamma, self.kurtosis))
         radius = difference_radius if self.name == "difference" else laplace_radius

@@ -70,6 +70,7 @@ PLATEAU = 1.8, 2.4
 """F_n / r(n / 2) up to which trust is one, and from which on it is zero."""
 LARGEST = 0.97
 """The largest F_n, as a part of n."""
+SNAP = 0.8
 TRUSTED = 0.95
 """The probability of independence before anything was seen."""
 NEGLIGIBLE = 1e-4
@@ -108,30 +109,20 @@ def _close_batches(batches, i, count, mean):
 
 @kernel
 def observe(means, count, before, seen, square, batches):
-    """The means and numbers of samples after a step; before it they were `before` and `seen`. The new sample of an
-    agent follows from the two."""
-    for a in range(means.size):
-        n = int(at(count, a))
-        if n > seen[a]:
-            x = means[a]
-            if n > 1:
-                square[a] = add_square(square[a], means[a], before[a], n)
-                x = before[a] + (means[a] - before[a]) * n
-            before[a], seen[a] = means[a], n
-            add_to_batches(batches[a], n, x)
-
-
-@helper
-def _close_batches(batches, i, count, mean):
-    """The batch number `count` of size number i has this mean; and so on, if it is the second half of a larger one."""
-    while i < SIZES.size:
-        before = batches[1 + 2 * i]
-        if count > 1:
-            batches[2 + 2 * i] += 0.5 * SIZES[i] * ((mean - before) * (mean - before))
-        batches[1 + 2 * i] = mean
-        if count % 2 == 1:
-            break
-        count, mean, i = count // 2, 0.5 * (mean + before), 1 if i == 0 else i + 2
+    """The means of agents after one or more steps, a row each, and their numbers of samples at the first; before it
+    they were `before` and `seen`. The new sample of an agent follows from two means. If there are several rows, every
+    agent has a sample at each."""
+    for a in range(means.shape[1]):
+        for k in range(means.shape[0]):
+            n = int(at(count, a)) + k
+            if n > seen[a]:
+                mean = means[k, a]
+                x = mean
+                if n > 1:
+                    square[a] = add_square(square[a], mean, before[a], n)
+                    x = before[a] + (mean - before[a]) * n
+                before[a], seen[a] = mean, n
+                add_to_batches(batches[a], n, x)
 
 
 @kernel
@@ -211,7 +202,7 @@ def learn(sums: Floats, most: float) -> Floats | None:
         pulls.append(walk * pull)
     log_weight = np.concatenate(weights)
     weight = np.exp(log_weight - log_weight.max())
-    if weight[0] >= TRUSTED * weight.sum():
+    if weight[0] >= SNAP * weight.sum():
         return None
     kept = np.flatnonzero(weight > NEGLIGIBLE)
     weight, pull, which = weight[kept] / weight[kept].sum(), np.concatenate(pulls)[kept], kept % len(shapes.prior)
@@ -349,7 +340,8 @@ class Dependence:
         self.table = np.empty((0, 4, 2))
 
     def begin_step(self, t: int, means: Floats, count: Any) -> bool:
-        """The means and numbers of samples after those of a step. Returns whether it has a round."""
+        """The means after step t, or a row for each of some steps without a round, and numbers of samples. Returns
+        whether step t has a round."""
         observe(means, count, self.mean, self.count, self.square, self.batches)
         if self.rounds < 0 and t >= max(FIRST, GROWTH * self.began):
             pool(self.batches, count, self.square, self.typical, self.now)
@@ -364,11 +356,12 @@ class Dependence:
             heard = self.heard[self.rounds - 1]
             agents = np.maximum(self.now[:, NUMBER], 0.0)
             self.typical = np.where(agents > 0.0, self.now[:, DEVIATION] / np.maximum(agents, 1e-30), self.typical)
-            self._learn(self.now * heard[:, None])
+            self._learn(self.now, heard)
             self.rounds = -1
 
-    def _learn(self, sums: Floats) -> None:
-        """From each agent's sums over all agents heard."""
+    def _learn(self, average: Array, heard: Floats) -> None:
+        """From each agent's averages over so many agents."""
+        sums = average * heard[:, None]
         tables = [learn(each, 2.0 * self.began) for each in sums]
         found = [each for each in tables if each is not None]
         self.row = np.where([each is not None for each in tables], np.cumsum([each is not None for each in tables]) - 1, -1)
@@ -397,9 +390,14 @@ class ArrayDependence(Dependence):
         self._mine = slice(hood.own_start, hood.own_start + hood.n_own), slice(SUMS)
         self.now, self.before = self.seen[self._mine], self.seen_before[self._mine]
 
-    def step(self, world: World) -> None:
-        """Learn from the samples of a step, before the methods do, and tell `world` the factors."""
-        if self.begin_step(world.t, world.mean, world.n_samples):
+    def steps_at_once(self, t: int) -> int:
+        """How many steps from t on have no round, and the same factors."""
+        quiet = self.rounds < 0 and not len(self.table)
+        return max(math.ceil(max(FIRST, GROWTH * self.began)) - t, 1) if quiet else 1
+
+    def step(self, world: World, means: Floats) -> None:
+        """Learn from the means of the next steps, before the methods do, and tell `world` the factors."""
+        if self.begin_step(world.t, means, world.n_samples):
             if self.rounds == 0:
                 self._hood.refresh(self.seen.reshape(-1))
             consensus_round(
@@ -415,13 +413,13 @@ class ArrayDependence(Dependence):
     def restored(self) -> None:
         self._hood.refresh(self.seen.reshape(-1))
 
-    def _learn(self, sums: Floats) -> None:
-        if self._hood.n_agents > OWN:
-            average = mean_over_agents(sums, self._hood)
-            super()._learn(average[None])
-            self.row = np.full(len(sums), self.row[0])
+    def _learn(self, average: Array, heard: Floats) -> None:
+        if self._hood.n_agents <= OWN:
+            super()._learn(average, heard)
         else:
-            super()._learn(sums)
+            number, average = len(average), mean_over_agents(average, self._hood)
+            super()._learn(average[None], mean_over_agents(heard, self._hood)[None])
+            self.row = np.full(number, self.row[0])
 
 
 class DependentAgent(Agent):
@@ -439,7 +437,7 @@ class DependentAgent(Agent):
     def step(self, sample: float) -> Round:
         dependence, place = self.dependence, self.place
         self.observe(sample)
-        if dependence.begin_step(self.t, np.array([self.mean]), self.count):
+        if dependence.begin_step(self.t, np.array([[self.mean]]), self.count):
             message = SumsMessage(dependence.now[0].copy(), len(place.neighbors))
             inbox = yield dict.fromkeys(place.neighbors, message)
             value = dependence.gossip.round_of_one(

@@ -207,6 +207,10 @@ class IntervalMethod(GuardedMethod, frozen=True, kw_only=True):
         return Radii(bound, scale) if test is None else StandardErrors(bound, scale, test)
 
 
+LARGEST = 1e300
+"""A radius that is infinite, for arithmetic."""
+
+
 class Radii:
     """The radius of every agent now: one number while all have equal counts and scales, else an array."""
 
@@ -222,7 +226,7 @@ class Radii:
         """At step t, or `ahead` of it."""
         t = world.t + ahead
         if self.bound.name == "difference" and not world.independent:
-            one = [self.bound.radius(effective_number(t, each, False)) for each in np.atleast_1d(world.factors.high)]
+            one = [self._dependent_radius(t, each) for each in np.atleast_1d(world.factors.high)]
             return self.sigma * (one[0] if len(one) == 1 else np.array(one))
         unit = self.bound.table(t)
         if world.count is not None:
@@ -231,10 +235,16 @@ class Radii:
             return out
         return self.sigma * unit.item(t)
 
+    def _dependent_radius(self, n: int, factor: float) -> float:
+        return min(self.bound.radius(effective_number(n, factor, False)), LARGEST)
+
     def over(self, world: World, n_steps: int) -> Floats | None:
         """The radius of all agents at steps t, t + 1, ..; None where agents have different ones."""
-        if world.count is not None or isinstance(self.sigma, np.ndarray) or not world.independent:
+        high = world.factors.high
+        if world.count is not None or isinstance(self.sigma, np.ndarray) or isinstance(high, np.ndarray):
             return None
+        if self.bound.name == "difference" and not world.independent:
+            return self.sigma * np.array([self._dependent_radius(world.t + k, high) for k in range(n_steps)])
         last = world.t + n_steps
         return self.sigma * self.bound.table(last)[world.t : last]
 

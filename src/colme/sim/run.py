@@ -162,14 +162,16 @@ class Run:
         world = self.world
         means, recorded, of_run = self.sampler.sample(first, last)
         n_steps = len(means)
-        stretch = n_steps if self.dependence is None else 1  # whose factors change from step to step
-        for k in range(0, n_steps, stretch):
-            rows = slice(k, k + stretch)
-            for number, (table, state) in enumerate(zip(self._tables, self.states, strict=True)):
-                world.t, world.mean, world.recorded = first + k, means[k], bool(recorded[rows].any())
-                if self.dependence is not None and number == 0:
-                    self.dependence.step(world)
+        done = 0
+        while done < n_steps:
+            world.t, world.mean, dependence = first + done, means[done], self.dependence
+            rows = slice(done, n_steps if dependence is None else min(done + dependence.steps_at_once(world.t), n_steps))
+            if dependence is not None:
+                dependence.step(world, means[rows])
+            for table, state in zip(self._tables, self.states, strict=True):
+                world.t, world.mean, world.recorded = first + done, means[done], bool(recorded[rows].any())
                 state.advance(world, means[rows], recorded[rows], table[rows])
+            done = rows.stop
         world.t, world.mean = first + n_steps - 1, means[-1]
         self.recorder.write(recorded, self._tables[:, :n_steps], of_run)
 
