@@ -278,6 +278,7 @@ class SamplingNoise:
         count = self.earlier[:, 2]
         scale = corrected_scale(mean, variance, agents * part, count)
         smaller = (agents * part >= FEWEST_RATIOS) & (count < EARLY) & (scale < np.minimum(self.factor, 1.0))
+        smaller &= is_constant(self.function)
         self.factor = np.where(smaller, scale, self.factor)
         return np.asarray(smaller)
 

@@ -94,7 +94,7 @@ def test_the_reference_agrees(name: str, late: bool, loss: float, known: str) ->
     graph = GRAPHS[name]
     n, steps = graph.n_agents, 14
     sigma: Any = {"sigma": 1.0, "sigmas": np.linspace(0.5, 3.0, n), "wrong": 2.5, "nothing": None}[known]
-    recording = recorded(draw(n, steps, late=late), sigma, loss)
+    recording = recorded(draw(n, steps, late=late), sigma, loss, independent=True)
     heard = np.zeros((steps, n, n), bool)
     for t in range(steps):
         heard[t, np.repeat(np.arange(n), graph.degrees), graph.indices] = arrived(7, t + 1, len(graph.indices), loss)
@@ -115,7 +115,7 @@ def draw_counts(n_steps: int) -> NDArray[np.float64]:
 
 
 def test_the_reference_agrees_on_the_variance_of_counts() -> None:
-    recording = recorded(draw_counts(9), 2.5)
+    recording = recorded(draw_counts(9), 2.5, independent=True)
     wanted = reference.census(recording.values - recording.origin, COUNTS.adjacency(), sigma=2.5).estimate
     got = estimates(OWN, recording, COUNTS, precision="double")
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-9)
@@ -140,7 +140,7 @@ def test_zeros_and_ones_are_recognized_at_once(sigma: float | None) -> None:
     agrees."""
     means = np.where(np.arange(40) % 2, 0.7, 0.1)
     samples = (np.random.default_rng(6).random((12, 40)) < means).astype(np.float64)
-    recording = recorded(samples, sigma)
+    recording = recorded(samples, sigma, independent=True)
     assert recording.origin == 0.0
     run, got = start(OWN, recording, COUNTS), np.empty((12, 40))
     for t in range(1, 13):
@@ -149,11 +149,11 @@ def test_zeros_and_ones_are_recognized_at_once(sigma: float | None) -> None:
     function = run.states[0].sampling.function  # type: ignore[attr-defined]
     assert np.array_equal(function[:, :3], np.tile([0.0, 1.0, 0.0], (40, 1)))
     assert (function[:, 3] == -function[:, 4]).all() and (function[:, 3] > 3.9).all()  # 1 / variance, at most 1/4
-    np.testing.assert_array_equal(got, lockstep(OWN, samples, COUNTS, sigma=sigma, seed=7))
+    np.testing.assert_array_equal(got, lockstep(OWN, samples, COUNTS, sigma=sigma, seed=7, independent=True))
     wanted = reference.census(samples, COUNTS.adjacency(), sigma=sigma).estimate
     np.testing.assert_allclose(estimates(OWN, recording, COUNTS, precision="double"), wanted, rtol=0, atol=1e-9)
     samples[3, 5] = 0.5  # one other sample is enough
-    mixed = start(OWN, recorded(samples, sigma), COUNTS)
+    mixed = start(OWN, recorded(samples, sigma, independent=True), COUNTS)
     for t in range(1, 13):
         mixed.step(t)
     assert not np.array_equal(mixed.states[0].sampling.function[:, 2], np.zeros(40))  # type: ignore[attr-defined]
@@ -162,7 +162,7 @@ def test_zeros_and_ones_are_recognized_at_once(sigma: float | None) -> None:
 def test_the_reference_finds_the_same_components() -> None:
     """Where all agents find two components, and estimates are close to the class means."""
     graph, samples = random_regular_graph(60, 6, rng=2), draw(60, 16)
-    recording = recorded(samples, 1.0)
+    recording = recorded(samples, 1.0, independent=True)
     wanted = reference.census(samples - recording.origin, graph.adjacency(), sigma=1.0).estimate
     run = start(OWN, recording, graph)
     state: Any = run.states[0]
@@ -182,11 +182,11 @@ def test_noisier_agents_may_have_a_mixture_of_their_own() -> None:
     graph, rng = random_regular_graph(60, 6, rng=2), np.random.default_rng(3)
     classes = np.arange(60) % 2
     sigma = np.where(classes == 0, 0.5, 4.0)
-    recording = recorded(4.0 * classes + sigma * rng.normal(size=(16, 60)), sigma)
+    recording = recorded(4.0 * classes + sigma * rng.normal(size=(16, 60)), sigma, independent=True)
     wanted = reference.census(recording.values - recording.origin, graph.adjacency(), sigma=sigma).estimate
     ours = estimates(OWN, recording, graph, precision="double")
     np.testing.assert_allclose(ours, wanted, rtol=0, atol=1e-9)
-    alone = lockstep(OWN, recording.values - recording.origin, graph, sigma=sigma, seed=7)
+    alone = lockstep(OWN, recording.values - recording.origin, graph, sigma=sigma, seed=7, independent=True)
     np.testing.assert_array_equal(estimates(OWN, recording, graph), alone)
     trace = colme.simulate(colme.Census(guard=False), recording, graph=graph)
     groups = trace.final.groups
@@ -200,7 +200,7 @@ def test_noisier_agents_may_have_a_mixture_of_their_own() -> None:
 
 @pytest.mark.parametrize("options", [{"rounds": 2}, {"refresh": 1.0}, {"refresh": 2.0, "rounds": 7}])
 def test_options_are_read_alike(options: dict[str, Any]) -> None:
-    graph, recording = GRAPHS["regular"], recorded(draw(30, 12), 1.0)
+    graph, recording = GRAPHS["regular"], recorded(draw(30, 12), 1.0, independent=True)
     wanted = reference.census(recording.values - recording.origin, graph.adjacency(), sigma=1.0, **options).estimate
     got = estimates(colme.Census(guard=False, fits="own", **options), recording, graph, precision="double")
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-10)

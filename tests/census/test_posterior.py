@@ -27,7 +27,7 @@ FIRST_GROUP, NO_LIMIT = np.array([100]), np.array([np.inf])
 
 
 def prior_of(row: NDArray[np.int64]) -> MixturePrior:
-    return MixturePrior(row, *PRIOR, np.array([3]), np.array([OUTLIERS]), FIRST_GROUP, CONSTANT[None], NO_LIMIT)
+    return MixturePrior(row, *PRIOR, PRIOR[2], np.array([3]), np.array([OUTLIERS]), FIRST_GROUP, CONSTANT[None], NO_LIMIT)
 
 
 @pytest.mark.parametrize("noise", [0.05, 1.0])
@@ -60,6 +60,21 @@ def test_the_posterior_is_bayes(x: float, noise: float) -> None:
         assert out[0] == pytest.approx(np.interp(level, mass, true), abs=1e-4)
 
 
+def test_intervals_allow_for_a_spread_that_estimates_do_not_use() -> None:
+    """The error of m + w (x - m), w = v / (v + noise), has the variance w^2 noise + (1 - w)^2 allowed."""
+    x, noise, out = np.array([1.0]), np.array([2.0]), np.empty(1)
+    one = (np.ones((1, 1)), np.zeros((1, 1)), np.full((1, 1), 0.5))
+    prior = MixturePrior(
+        np.zeros(1, np.int64), *one, np.full((1, 1), 1.5), np.array([1]), np.zeros(1), FIRST_GROUP, CONSTANT[None],
+        NO_LIMIT,
+    )  # fmt: skip
+    found, deviation = posteriors(x, noise, prior), math.sqrt(0.04 * 2.0 + 0.64 * 1.5)
+    assert found.estimate[0] == pytest.approx(0.2) and found.variance[0] == pytest.approx(deviation**2)
+    posterior_quantiles(0.95, x, noise, prior, out)
+    assert out[0] == pytest.approx(0.2 + 1.6448536269514722 * deviation)
+    assert posterior_cdf(out, x, noise, prior)[0] == pytest.approx(0.95)
+
+
 @pytest.mark.parametrize("level", [0.001, 0.05, 0.5, 0.95])
 @pytest.mark.parametrize("k", [1, 2, 40])
 def test_quantiles_are_where_the_distribution_is_at_the_level(k: int, level: float) -> None:
@@ -70,7 +85,7 @@ def test_quantiles_are_where_the_distribution_is_at_the_level(k: int, level: flo
     variance[0, :k] = 10.0 ** rng.uniform(-6.0, 1.0, k)
     means, noises, row = rng.uniform(-14.0, 14.0, n), 10.0 ** rng.uniform(-6.0, 2.0, n), np.zeros(n, np.int64)
     prior = MixturePrior(
-        row, weight, location, variance, np.array([k]), np.array([1e-4]), FIRST_GROUP, CONSTANT[None], NO_LIMIT
+        row, weight, location, variance, variance, np.array([k]), np.array([1e-4]), FIRST_GROUP, CONSTANT[None], NO_LIMIT
     )
     value = np.empty(n)
     posterior_quantiles(level, means, noises, prior, value)
@@ -125,7 +140,9 @@ def test_few_agents_pull_a_mean_far_away_no_more_than_one_at_the_limit() -> None
     x, n = np.array([1.0, -4.0, 6.0, 9.0]), 4
     one = (np.ones((1, 1)), np.zeros((1, 1)), np.full((1, 1), 3.0))
     limit = np.array([LIMIT])
-    prior = MixturePrior(np.zeros(n, np.int64), *one, np.array([1]), np.zeros(1), FIRST_GROUP, CONSTANT[None], limit)
+    prior = MixturePrior(
+        np.zeros(n, np.int64), *one, one[2], np.array([1]), np.zeros(1), FIRST_GROUP, CONSTANT[None], limit
+    )
     estimate, middle = posteriors(x, np.ones(n), prior).estimate, np.empty(n)
     np.testing.assert_allclose(x - estimate, [0.25, -1.0, 1.25, 1.25])
     posterior_quantiles(0.5, x, np.ones(n), prior, middle)
@@ -145,7 +162,9 @@ def test_posteriors_of_many_agents_are_those_of_each_alone(seed: int) -> None:
     row = np.repeat(rng.integers(-1, n_rows, n), rng.choice([1, 2, 20, 90], n))[:n]
     function = np.where(rng.random((n_rows, 1)) < 0.5, CONSTANT, [0.0, 2.0, 1.0, 0.3, 0.05])
     limit = np.where(rng.random(n_rows) < 0.3, LIMIT, np.inf)
-    prior = MixturePrior(row, weight, location, variance, k, rng.choice([0.0, 1e-3], n_rows), 10 * k, function, limit)
+    allowed = variance * rng.choice([1.0, 3.0], variance.shape)
+    outliers = rng.choice([0.0, 1e-3], n_rows)
+    prior = MixturePrior(row, weight, location, variance, allowed, k, outliers, 10 * k, function, limit)
     mean, noise, value = rng.normal(0.0, 4.0, n), 10.0 ** rng.uniform(-4.0, 1.0, n), rng.normal(0.0, 4.0, n)
     mean[rng.random(n) < 0.05], noise[rng.random(n) < 0.05] = np.nan, np.inf
     together, below = posteriors(mean, noise, prior), posterior_cdf(value, mean, noise, prior)

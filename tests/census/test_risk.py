@@ -71,12 +71,14 @@ def test_one_fit_for_all_is_as_good_as_one_each() -> None:
     assert (shared != own).any()
 
 
-def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
-    """Two far classes: agents of a class share its mean, so 60 seeds are 120 clusters."""
-    scenario = colme.Scenario(n_agents=60, means=(0.0, 3.0), sigma=1.0)
-    traces = colme.simulate(colme.Census(guard=False), scenario, degree=6, steps=40, seeds=range(60), record=[40])
-    coverage = np.mean([t.coverage[-1] for t in traces])
-    assert coverage == pytest.approx(0.9, abs=3.0 * np.sqrt(0.9 * 0.1 / 120))
+@pytest.mark.parametrize("spread", [0.0, 0.05, 0.2])
+def test_intervals_of_classes_allow_for_a_spread(spread: float) -> None:
+    """They hold exact classes nearly always, and at least 85 % where agents of a class differ a little."""
+    scenario = colme.Scenario(n_agents=300, means=(0.0, 2.0), sigma=1.0, spread=spread)
+    traces = colme.simulate(colme.Census(guard=False), scenario, steps=200, seeds=range(4), record=10)
+    coverage = np.array([t.coverage[1:] for t in traces])
+    assert coverage.mean() > (0.99 if spread == 0.0 else 0.85)
+    assert coverage.min() > 0.7
 
 
 def test_intervals_in_a_continuum() -> None:

@@ -36,8 +36,9 @@ def test_the_uncertainty_is_that_of_the_curvature() -> None:
     out = np.empty(6)
     parameter_variances(histogram, mixture, 3, out)
     np.testing.assert_allclose(out[:4], np.linalg.inv(-hessian).diagonal()[:4], rtol=2e-3)
-    added = np.empty(3)
-    added_variance(histogram, mixture, 3, *moments_of(histogram)[1:], added)
+    added, allowed = np.empty((2, 3))
+    added_variance(histogram, mixture, 3, *moments_of(histogram)[1:], added, allowed)
+    assert (allowed >= added).all()
     assert (added > out[:3]).all()  # points may have a spread all the same
     # the spread that was found is uncertain and positive: by a sum over spreads
     every = np.empty(6)
@@ -60,12 +61,15 @@ def test_the_spread_of_a_lone_component_counts_with_its_probability(z: float) ->
     count = 2.0 * n * 0.25 * (0.5 * np.exp(-0.5 * d * d / v) / np.sqrt(2.0 * np.pi * v)).sum(axis=1)
     kept = count > 1e-9
     histogram = plain_histogram(center[kept], count[kept], np.full(kept.sum(), noise))
-    added = np.empty(2)
+    added, allowed = np.empty((2, 2))
     mixture = Mixture(np.full(2, 0.5), np.array([0.0, 40.0]), spread, spread > 0.0)
-    added_variance(histogram, mixture, 2, *moments_of(histogram)[1:], added)
+    added_variance(histogram, mixture, 2, *moments_of(histogram)[1:], added, allowed)
     tau2 = np.linspace(0.0, 30.0 * e, 300_001)
     likelihood = np.exp(-0.5 * (tau2 / e - min(z, 6.0)) ** 2)
     evidence = likelihood.sum() * tau2[1] / 400.0
     probability = evidence / (evidence + np.exp(-0.5 * min(z, 6.0) ** 2))
     expected = probability * max(likelihood @ tau2 / likelihood.sum(), spread[0])
     assert spread[0] + added[0] == pytest.approx(expected + v[0] / n, rel=0.01)
+    # for intervals there always is one
+    expected = max(likelihood @ tau2 / likelihood.sum(), spread[0])
+    assert spread[0] + allowed[0] == pytest.approx(expected + v[0] / n, rel=0.01)

@@ -7,6 +7,9 @@ is not known, ("variance",) and ("variances",): the sum of sample variances, and
 is known, ("ratio",), ("ratios",) and ("ratio^2",) now and then: the sum of sample variances over sigma^2, their number,
 and the sum of their squares. (Where it is not known: over the average variance.) And if these vary by more than those
 of normal samples, ("product", 0) and so on: what a regression of variances on means takes, see `variance_products`.
+
+A known sigma is checked from step 2 on, in the census of step 1, and the check goes on in that of step 3. An agent with
+less than eight samples that sees a smaller one, by two standard errors, uses it at once.
 """
 
 import math
@@ -81,8 +84,9 @@ class WatchedAgent:
 
 def variance_products(first: Array, then: Array, frame: tuple[float, float], variance: float) -> list[float]:
     """The products of instruments (1, z, z2), of the first samples, with (1, y, y2, r), of those since: means relative
-    to the frame, their squares without bias, and the sample variance. And r^2, z^2, z z2, z2^2; and the covariance and
-    variance of the errors of means and variances."""
+    to the frame, their squares without bias, and the sample variance. And r^2, z^2, z z2, z2^2; the covariance and
+    variance of the errors of means and variances; and what skewness and kurtosis are the averages of, and a product of
+    clipped numbers, with its square, that shows whether there is a skewness."""
     center, scale = frame
     n1, n2 = len(first), len(then)
     u, y = (first.mean() - center) / scale, (then.mean() - center) / scale
@@ -93,7 +97,21 @@ def variance_products(first: Array, then: Array, frame: tuple[float, float], var
     y2 = clip(y**2 - r * variance / n2 / scale**2, -16, 16)
     d = clip((then.mean() - first.mean()) / scale, -4, 4)
     table = np.outer([1.0, z, z2], [1.0, y, y2, r])
-    return [*table.ravel(), r**2, z**2, z * z2, z2**2, d * r, d**2 * n1 / (n1 + n2)]
+    moved = (then.mean() - first.mean()) / math.sqrt(variance)
+    third, fourth = clip((r - 1) * moved * n2, -1e4, 1e4), min((r - 1) ** 2 * (n2 - 1), 1e6)
+    both = clip((r - 1) * math.sqrt((n2 - 1) / 2), -3, 3) * clip(moved / math.sqrt(1 / n1 + 1 / n2), -3, 3)
+    return [
+        *table.ravel(), r**2, z**2, z * z2, z2**2, d * r, d**2 * n1 / (n1 + n2), third, fourth, both, both**2,
+    ]  # fmt: skip
+
+
+def skewness(P: Array, heard: float) -> tuple[float, float] | None:
+    """(skewness, excess kurtosis) by averages of products; None if too few agents have some."""
+    if P[0] <= 0.0 or heard * P[0] < 30.0:
+        return None
+    third, fourth, both, square = P[18:] / P[0]
+    doubt = 4.0 * square / (heard * P[0])
+    return third * (1.0 - min(doubt / max(both**2, doubt), 1.0)), max(fourth - 2.0, 0.0)
 
 
 def variance_function(P: Array, heard: float, frame: tuple[float, float]) -> tuple[Function | None, bool]:
@@ -141,11 +159,12 @@ def parts_heard(W: Array, momentum: float, regular: bool, reached: list[float]) 
 
 def fitted(
     masses: Array, columns: list[Column], unit: float, reached: float, agents: int, grid: int | None, part: float = 1.0,
-    times: float = 1.0, function: Function | None = None,
+    times: float = 1.0, function: Function | None = None, worth: float = 1.0,
 ) -> Prior | None:  # fmt: skip
     """The prior that one row of masses gives an agent of this grid: that of all bins, unless the bins of its grid have
-    another mean than the mixture of all. `times`: of the noise that was binned."""
-    prior = fitted_to_all(masses, columns, unit, reached, agents, part, times, function)
+    another mean than the mixture of all. `times`: of the noise that was binned; `worth`: the part of agents that
+    count."""
+    prior = fitted_to_all(masses, columns, unit, reached, agents, part, times, function, worth)
     if grid is None and prior is not None and not prior.few:  # an agent that was not binned may be of a new class
         bins = histogram(masses, columns, unit, reached, agents, times, function)
         assert bins is not None
@@ -165,12 +184,12 @@ def fitted(
     if off**2 <= 20.0 * variance / (min(reached, agents * total) * mass / total):
         return prior
     alone = np.where([column[1:2] == (grid,) for column in columns], masses, 0.0)
-    return fitted_to_all(alone, columns, unit, reached * mass / total, agents, part, times) or prior
+    return fitted_to_all(alone, columns, unit, reached * mass / total, agents, part, times, None, worth) or prior
 
 
 def fitted_to_all(
     masses: Array, columns: list[Column], unit: float, reached: float, agents: int, part: float, times: float,
-    function: Function | None = None,
+    function: Function | None, worth: float,
 ) -> Prior | None:  # fmt: skip
     """The prior that one row of masses gives; None where it stands for less than one agent."""
     bins = histogram(masses, columns, unit, reached, agents, times, function)
@@ -178,6 +197,7 @@ def fitted_to_all(
         return None
     total = sum(max(float(v), 0.0) for v, column in zip(masses, columns, strict=True) if column[0] == "bin")
     n_effective = min(reached, agents * total)
+    bins = replace(bins, n=worth * bins.n)
     prior = fit_prior(bins, small=n_effective < min(500.0, 0.99 * agents * total), heard=part)
     return replace(prior, outliers=prior.outliers * bins.total / n_effective)
 
@@ -243,12 +263,15 @@ def census(
 
     part = parts_heard(W, momentum, regular, [reached(k + 1) for k in range(max(rounds, enough))])
 
-    def fit_all(times: Array) -> list[Prior | None]:
-        heard = part[done_rounds - 1]
-        return [
-            fitted(z[a], columns, unit, reached(done_rounds), agents, grid[a], heard[a], times[a], function[a])
-            for a in range(agents)
-        ]
+    def fit(a: int, t: int) -> Prior | None:
+        return fitted(
+            z[a], columns, unit, reached(done_rounds), agents, grid[a], part[done_rounds - 1, a],
+            factor[a] / binned[a], function[a], worth(a, t),
+        )  # fmt: skip
+
+    def worth(a: int, t: int) -> float:
+        gamma, kappa = (4.0, 6.0) if uneven[a] and least[a] > 4.0 else (skew[a], excess[a])
+        return 1.0 / (1.0 + (kappa / 2.0 + told_by[a] * gamma**2 / 18.0) / max(count[t - 1, a], 1))
 
     def noise(a: int, t: int) -> float:
         n = count[t - 1, a]
@@ -260,12 +283,41 @@ def census(
             return math.inf
         if function[a] is not None:
             return common[a] / n
-        return float((4.0 * common[a] + squares[t - 1, a]) / (4.0 + n - 1.0) / n)
+        m = max(least[a], min(2.0 * abs(skew[a]) * math.sqrt(told_by[a] * n), 60.0))
+        return float((m * common[a] + squares[t - 1, a]) / (m + n - 1.0) / n)
+
+    def ratio_of(a: int, t: int) -> Masses:
+        """What an agent that knows a variance says of it in a check."""
+        average = common[a] if scale is None else scale[a] ** 2
+        if count[t - 1, a] < 2 or math.isnan(average):
+            return {}
+        r = min(squares[t - 1, a] / (count[t - 1, a] - 1.0) / average, 100.0)
+        binary: Masses = {("binary",): 1.0} if set(seen[a]) <= {0.0, 1.0} else {}
+        return {("ratio",): r, ("ratios",): 1.0, ("ratio^2",): r**2} | binary
+
+    def checked(a: int) -> tuple[float, float, float, float, float] | None:
+        """(average r, its variance between agents, how many agents, agents heard, the scale it suggests)."""
+        if ("ratio",) not in columns:
+            return None
+        r, told, r2 = (float(z[a, columns.index((name,))]) for name in ("ratio", "ratios", "ratio^2"))
+        k = done_rounds + (1 if early and began > 1 else 0)
+        hears = part[k - 1, a] * reached(k)
+        if told <= 1e-8 or r <= 0.0 or r**2 * 0.999 > told * r2 or told * hears < 8.0:
+            return None
+        average, normal = r / told, 2.0 / max(earlier[a] - 1.0, 1.0)
+        spread = max(r2 / told - average**2, 0.0)
+        errors = 2.0 if average < 1.0 and earlier[a] < 8 else 4.0
+        fits = abs(average - 1.0) <= max(errors * math.sqrt(max(spread, normal) / (told * hears)), 0.03)
+        fits = fits or (average >= 1.0 and spread >= (normal + 0.25) * average**2)
+        return average, spread, told * hears, hears, 1.0 if fits else min(max(average, 1e-4), 100.0)
 
     common = [math.nan] * agents
     factor = np.ones(agents)  # of sigma^2, where samples contradict it
     function: list[Function | None] = [None] * agents  # of the mean, which the variance is
     uneven = [False] * agents  # sample variances vary by more than those of normal samples
+    least, skew, excess, told_by = ([each] * agents for each in (15.0, 0.0, 0.0, 0.0))
+    binned = factor.copy()  # when means were binned
+    early = False  # the check of step 2 is under way
     earlier = [0] * agents  # samples at the last check
     frames = [(0.0, 0.0)] * agents  # of the last finished census, and of the one that is checked
     frame = list(frames)
@@ -303,16 +355,16 @@ def census(
                 if scale is None and count[t - 1, a] > 1:
                     mine |= {("variance",): squares[t - 1, a] / (count[t - 1, a] - 1.0), ("variances",): 1.0}
                 checks = math.floor(math.log2(t)) > (math.floor(math.log2(began)) if began else -1)
-                checks = checks or (scale is None and began == 2)
-                average = common[a] if scale is None else scale[a] ** 2
-                if checks and count[t - 1, a] > 1 and not math.isnan(average):
-                    r = min(squares[t - 1, a] / (count[t - 1, a] - 1.0) / average, 100.0)
-                    mine |= {("ratio",): r, ("ratios",): 1.0, ("ratio^2",): r**2}
-                    if set(seen[a]) <= {0.0, 1.0}:
-                        mine |= {("binary",): 1.0}
+                checks = (checks or (scale is None and began == 2)) and not early
+                if early:  # the check of step 2 goes on
+                    names = ("ratio", "ratios", "ratio^2", "binary")
+                    mine |= {(name,): float(z[a, columns.index((name,))]) for name in names if (name,) in columns}
+                if checks and (found := ratio_of(a, t)):
+                    mine |= found
                     first, then = np.array(seen[a][: earlier[a]]), np.array(seen[a][earlier[a] :])
                     if uneven[a] and frames[a][1] > 0.0 and len(first) > 1 and len(then) > 1:
-                        each = variance_products(first, then, frames[a], average)
+                        variance = common[a] if scale is None else scale[a] ** 2
+                        each = variance_products(first, then, frames[a], variance)
                         mine |= {("product", k): value for k, value in enumerate(each)}
                 if checks:
                     earlier[a], frame[a] = len(seen[a]), frames[a]
@@ -320,7 +372,14 @@ def census(
             every = {column for each in contributions for column in each}
             columns = sorted(every)  # bins from fine to coarse, from left to right
             z = np.array([[each.get(column, 0.0) for column in columns] for each in contributions])
-            under_way, began, done_rounds = True, t, 0
+            under_way, began, done_rounds, binned = True, t, 0, factor.copy()
+        elif t == 2 and under_way and scale is not None:
+            early = True
+            told = [ratio_of(a, t) for a in range(agents)]
+            names = sorted({column for each in told for column in each})
+            z = np.hstack([z, np.array([[each.get(column, 0.0) for column in names] for each in told])])
+            before, columns = np.hstack([before, np.zeros((agents, len(names)))]), [*columns, *names]
+            earlier, frame = [len(each) for each in seen], list(frames)
 
         # a round of consensus
         if under_way:
@@ -332,36 +391,33 @@ def census(
             done_rounds += 1
             first = scale is None and began == 2  # of variances only
             if done_rounds >= (1 if first else min(rounds, 2 + began // 3)):
-                binned = factor.copy()
-                if ("ratio",) in columns:
-                    r, told, r2 = (z[:, columns.index((name,))] for name in ("ratio", "ratios", "ratio^2"))
-                    for a in range(agents):
-                        hears = part[done_rounds - 1, a] * reached(done_rounds)
-                        n_told = told[a] * hears
-                        if told[a] <= 1e-8 or r[a] <= 0.0 or r[a] ** 2 * 0.999 > told[a] * r2[a] or n_told < 8.0:
-                            continue
-                        average = r[a] / told[a]
-                        found, skewed = None, False
-                        if ("product", 0) in columns:
-                            P = np.array([z[a, columns.index(("product", k))] for k in range(18)])
-                            found, skewed = variance_function(P, hears, frame[a])
-                        function[a] = found if skewed or scale is not None else None
-                        freedom, spread = max(earlier[a] - 1.0, 1.0), max(r2[a] / told[a] - average**2, 0.0)
-                        error = math.sqrt((2.0 + 12.0 / freedom) / max(n_told, 1.0))
-                        uneven[a] = bool(spread > 2.0 / freedom * average**2 * (1.25 + 2.0 * error))
-                        normal = 2.0 / freedom
-                        fits = abs(average - 1.0) <= max(4.0 * math.sqrt(max(spread, normal) / n_told), 0.03)
-                        fits = fits or (average >= 1.0 and spread >= (normal + 0.25) * average**2)
-                        binary = ("binary",) in columns and z[a, columns.index(("binary",))] >= (1.0 - 1e-6) * told[a]
-                        if scale is not None:
-                            plain = fits and function[a] is None and not binary
-                            factor[a] = 1.0 if plain else min(max(average, 1e-4), 100.0)
-                        if binary:  # m (1 - m)
-                            sums = [z[a, columns.index((name,))] for name in ("variance", "variances") if scale is None]
-                            variance = factor[a] * scale[a] ** 2 if scale is not None else sums[0] / sums[1]
-                            if variance > 0.0:
-                                function[a] = Function(0.0, 1.0, 0.0, 1.0 / variance, -1.0 / variance)
-                finished = fit_all(factor / binned)
+                for a in range(agents):
+                    if (found_here := checked(a)) is None or (early and began == 1):
+                        continue
+                    average, spread, n_told, hears, suggested = found_here
+                    found, skewed, P = None, False, np.zeros(22)
+                    if ("product", 0) in columns:
+                        P = np.array([z[a, columns.index(("product", k))] for k in range(22)])
+                        found, skewed = variance_function(P, hears, frame[a])
+                    function[a] = found if skewed or scale is not None else None
+                    freedom = max(earlier[a] - 1.0, 1.0)
+                    error = math.sqrt((2.0 + 12.0 / freedom) / max(n_told, 1.0))
+                    uneven[a] = bool(spread > 2.0 / freedom * average**2 * (1.25 + 2.0 * error))
+                    moments = skewness(P, hears)
+                    (skew[a], excess[a]), told_by[a] = moments or (0.0, 0.0), n_told
+                    if moments is not None or not uneven[a]:
+                        least[a] = 4.0
+                    share = n_told / hears
+                    binary = ("binary",) in columns and z[a, columns.index(("binary",))] >= (1.0 - 1e-6) * share
+                    if scale is not None:
+                        plain = function[a] is None and not binary
+                        factor[a] = suggested if plain else min(max(average, 1e-4), 100.0)
+                    if binary:  # m (1 - m)
+                        sums = [z[a, columns.index((name,))] for name in ("variance", "variances") if scale is None]
+                        variance = factor[a] * scale[a] ** 2 if scale is not None else sums[0] / sums[1]
+                        if variance > 0.0:
+                            function[a] = Function(0.0, 1.0, 0.0, 1.0 / variance, -1.0 / variance)
+                finished = [fit(a, t) for a in range(agents)]
                 for a in range(agents):
                     bins = histogram(z[a], columns, unit, reached(done_rounds), agents)
                     frames[a] = (0.0, 0.0) if bins is None else (bins.mean, 2.0 * math.sqrt(bins.variance))
@@ -370,12 +426,20 @@ def census(
                     for a in range(agents):
                         if n_told[a] > 1e-8 and total[a] > 0.0:
                             common[a] = total[a] / n_told[a]
-                under_way, ever_done = False, not first
+                under_way, ever_done, early = False, not first, early and began == 1
+            elif scale is not None:
+                for a in range(agents):
+                    found_here = checked(a)
+                    if found_here is None or function[a] is not None:
+                        continue
+                    if earlier[a] < 8 and found_here[4] < min(factor[a], 1.0):
+                        factor[a] = found_here[4]
+                        finished[a] = fit(a, t)
 
         # the posterior mean under the last census, or the one under way if there is none
         known = finished
         if under_way and not ever_done:
-            known = fit_all(np.ones(agents))
+            known = [fit(a, t) for a in range(agents)]
         for a in range(agents):
             prior = known[a]
             if prior is None or not A[a].any() or math.isnan(X[a]):

@@ -31,8 +31,8 @@ def added_variance(histogram, mixture, k, everything, true, out, allowed):
     A component that overlaps no other may have been fitted with a spread by luck: of some dozen fits, which look at
     means that share most samples, one may find it. So its spread counts with its probability only.
 
-    allowed[i] = the same for intervals. A spread of a class matters before it is seen, so a priori one of the size that
-    could be seen by now is as probable as none. Estimates, which would lose most where there is none, do without."""
+    allowed[i] = the same for intervals, which always allow for a spread: that of a class matters before it is seen.
+    Estimates, which would lose by it where there is none, do not."""
     if k == 1:
         out[0] = _added_to_one(histogram, mixture.location[0], mixture.spread[0], everything, true)
         allowed[0] = out[0]
@@ -66,8 +66,7 @@ def added_variance(histogram, mixture, k, everything, true, out, allowed):
             positive = spread[i] > 0.0
             z = spread[i] / e if positive else slope[i] * e
             probability, expected = _expected_spread(z, e, max(true, e))
-            may, _ = _expected_spread(z, e, e)
-            allowed[i] = out[i] + max(0.0, may * max(e * expected, spread[i]) - spread[i])
+            allowed[i] = out[i] + max(0.0, e * expected - spread[i])
             if positive and alone[i] * variance[k + i] > _OVERLAP:
                 out[i] += max(0.0, e * expected - spread[i])
             elif positive:
