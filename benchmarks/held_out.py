@@ -74,10 +74,13 @@ def split(table: Table, n: int, *, seed: int | None = None, held_out: int = HELD
     of, m = np.repeat(np.arange(len(agents)), (count - n)[agents]), (count - n)[agents]
     mean = np.bincount(of, table.value[rest]) / m
     noise = np.bincount(of, np.square(table.value[rest] - mean[of])) / (m - 1) / m
-    return Split(_taken(table, here & first, agents, n, timed=seed is None), agents, mean, noise)
+    rows = np.flatnonzero(here & first)
+    if seed is not None:  # random samples in random order: in that of time, they would look dependent, which they are not
+        rows = rows[np.lexsort((chance[rows], who[rows]))]
+    return Split(_taken(table, rows, agents, n, timed=seed is None), agents, mean, noise)
 
 
-def _taken(table: Table, rows: NDArray[np.bool_], agents: NDArray[np.int64], n: int, *, timed: bool) -> Table:
+def _taken(table: Table, rows: NDArray[np.int64], agents: NDArray[np.int64], n: int, *, timed: bool) -> Table:
     return table._replace(
         labels=table.labels[agents],
         parts=tuple(each[agents] for each in table.parts),

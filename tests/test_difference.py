@@ -320,11 +320,12 @@ def test_the_trusted_interval_holds_with_probability_one_minus_alpha() -> None:
     from colme.node.core import Core
 
     core = Core(colme.CLColME(cut="difference", gamma=0.02), "a", ["b"], n_agents=9, degree=3, sigma=2.0)
-    for x in (0.0, 1.0, 2.0):
-        core.observe(x)
     agent: Any = core.agent
-    assert agent.intervals == ((1.0, -2.0 / math.sqrt(3.0)),)
-    assert agent.radius == 2.0 * laplace_radius(3, 1.0, 0.01)
+    for x in range(12):
+        assert agent.intervals[0][1] == -math.inf  # it is not known yet whether samples are independent
+        core.observe(float(x % 3))
+    assert agent.intervals == ((1.0, -2.0 / math.sqrt(12.0)),)
+    assert agent.radius == 2.0 * laplace_radius(12, 1.0, 0.01)
 
 
 def test_hubs_count_their_neighbors() -> None:
@@ -332,13 +333,13 @@ def test_hubs_count_their_neighbors() -> None:
     star = from_edges([(0, k) for k in range(1, 9)])
     method = colme.CLColME(cut="difference", level="agent", clock="own")
     samples = np.random.default_rng(0).standard_normal((80, 9)) + np.where(np.arange(9) > 4, 2.0, 0.0)
-    recording = colme.Recording(samples, sigma=1.0)
+    recording = colme.Recording(samples, sigma=1.0, independent=True)
     run = colme.simulate(method, recording, graph=star)
     from colme.lockstep import agents_of, lockstep
 
-    agents: Any = agents_of(method, star, sigma=1.0)
+    agents: Any = agents_of(method, star, sigma=1.0, independent=True)
     assert {agent.bound.gamma for agent in agents.values()} == {0.1 / 8}
-    estimates = lockstep(method, samples - recording.origin, star, sigma=1.0)[-1] + recording.origin
+    estimates = lockstep(method, samples - recording.origin, star, sigma=1.0, independent=True)[-1] + recording.origin
     np.testing.assert_array_equal(estimates, run.final.estimate)
     assert run.final.graph.n_edges == 4
 

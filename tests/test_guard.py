@@ -63,8 +63,10 @@ def test_both_forms_are_the_dense_reading_of_the_rule(method: Any, graph: Graph,
     one occur."""
     samples = samples_of(graph.n_agents, 70, gaps=gaps)
     samples[40:] *= -1.0
-    raw = lockstep(msgspec.structs.replace(method, guard=False), samples, graph)
-    guarded = lockstep(msgspec.structs.replace(method, guard=True), samples, graph)
+    raw, guarded = (
+        lockstep(msgspec.structs.replace(method, guard=guard), samples, graph, independent=True)
+        for guard in (False, True)
+    )
     gossip = Gossip.of(graph.n_agents, graph.n_edges, stable_step(graph))
     heard = np.broadcast_to(agents_heard(graph, gossip), (gossip.rounds, graph.n_agents))
     wanted, trust = reference.guarded(

@@ -194,7 +194,7 @@ def test_the_noise_that_is_subtracted_in_time_order_is_not_drift(rho: float) -> 
     for slope in (0.0, 0.2):
         table = table_of(list(waves + slope * np.arange(20)), timed=True)
         moments = moments_of(table)
-        every, noise = moments.folds.merged(slice(None)), measure_noise(moments.folds, None, ordered=True)
+        every, noise = moments.folds.merged(slice(None)), measure_noise(moments.folds, None)
         found = judging_variances(every, noise, moments.successive).mean()
         # 500 * 19 squared differences, whose relative variance is below 4: an error of .02
         drifting = 0.5 * slope * slope

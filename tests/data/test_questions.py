@@ -118,19 +118,25 @@ def test_rates_agree_with_brute_force() -> None:
 
 
 def test_a_mixture_agrees_with_brute_force() -> None:
-    """The posterior of the census is prior times likelihood, before it is stretched."""
+    """The posterior of the census, before it is stretched: in each component the error of the posterior mean, if the
+    spread is the one that intervals allow for."""
     rng = np.random.default_rng(2)
     result = estimate(means(rng, rng.choice([0.0, 4.0], 300)), **MEANS, method="census")
     assert result.population is not None and result.population.groups is not None
     fit = result.population.groups.mixture
     assert fit is not None
     share, location, variance = fit.components
+    allowed = fit.mixture.allowed[0, : len(share)]
+    assert (allowed >= variance).all() and (allowed > variance).any()
     grid = np.linspace(-6.0, 10.0, 16001)
-    prior = sum(w * hierarchical.normal_density(grid, m + fit.middle, v)
-                for w, m, v in zip(share, location, variance, strict=True))  # fmt: skip
-    prior = prior + float(fit.mixture.outlier_density[0])
     for a in range(0, 300, 20):
-        density = prior * hierarchical.normal_density(result.mean[a], grid, 1.0)
+        x = result.mean[a]
+        density = float(fit.mixture.outlier_density[0]) * hierarchical.normal_density(grid, x, 1.0)
+        for w, m, v, wide in zip(share, location + fit.middle, variance, allowed, strict=True):
+            own = v / (v + 1.0)
+            error = own**2 + (1.0 - own) ** 2 * wide
+            likelihood = w * hierarchical.normal_density(x, m, v + 1.0)
+            density = density + likelihood * hierarchical.normal_density(grid, m + own * (x - m), error)
         density /= density.sum()
         for x in (0.0, 0.05, 1.0, 4.0):
             cdf = float(np.interp(x, grid, np.cumsum(density) - 0.5 * density))

@@ -290,7 +290,7 @@ def of(kind: type[Agent]) -> Method:
 
 def test_a_message_to_one_neighbor_reaches_this_neighbor_as_bytes_too() -> None:
     case, known = Case(of(Personal)), {"sigma": SIGMA, "width": WIDTH}
-    alone = lockstep(case.method, case.samples, case.graph, **known)
+    alone = lockstep(case.method, case.samples, case.graph, independent=True, **known)
     np.testing.assert_array_equal(
         lockstep_over(MemoryNetwork(seed=1), case.method, case.samples, case.graph, **known), alone
     )

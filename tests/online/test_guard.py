@@ -77,12 +77,13 @@ def test_samples_judge_by_their_weights() -> None:
     assert table.snapshots is not None
     rows = table.agents[:3]
     table.snapshots[:3, :4] = np.column_stack([rows[:, 0], rows[:, 0] + [1.0, 2.0, np.nan], rows[:, 4], rows[:, 7]])
+    independent = np.ones((4, 2))
     mean = rows[:, 0].copy()
     model._rule.stops[:] = 10**9
     for t, row in enumerate(second, start=9):
         model.learn_many(agent=np.arange(3), value=row, time=np.full(3, t))
     sums, inverse = np.zeros((2, 3)), np.zeros(2)
-    judge(table.agents, table.present, table.snapshots, 4.0, 0.0, sums, inverse)
+    judge(table.agents, table.present, table.snapshots, 4.0, 0.0, independent, sums, inverse)
     weight = 0.5 ** ((17.0 - np.arange(9.0, 18.0)) / 4.0)
     x, d = weight @ second / weight.sum(), np.array([1.0, 2.0])
     g = (x - mean)[:2] * d

@@ -34,6 +34,8 @@ _MOST = 10**9
 """Samples of an agent for which NumPy can draw without replacement; with more, successes are nearly normal."""
 _BEYOND = 4.0
 """Standard errors by which folds must be too much alike: by chance in one table of 30 000."""
+PLATEAU = 0.6
+"""The median factor to shrink by, relative to that for intervals, if the dependence ends before the samples do."""
 _ORDERED = "Rows are sorted by value, or drift: methods were compared as if each agent's samples were in random order."
 
 
@@ -43,7 +45,8 @@ def as_independent(
     """The moments of as many independent samples whose means would be as uncertain, as far as estimates shrink by it;
     and the factors of dependence. Folds of dependent rows know too much of each other, so these are made anew. (With
     `forward`, they must stay periods of time, and nothing is changed.) So are those that differ less than random ones
-    do: where rows are sorted by value, or drift, local means would look better than they are."""
+    do: where rows are sorted by value, or drift, local means would look better than they are. Where times show a
+    dependence that does not end, methods must predict what comes: an agent may have drifted."""
     every, sums = moments.folds.merged(), moments.sums
     if sums is None and moments.successive is not None and not independent:  # an engine has these, batches of one
         batches = np.zeros((len(every.n), BATCHES))
@@ -59,7 +62,8 @@ def as_independent(
     out = np.empty((5, len(every.n)))
     look_up(table[None], np.zeros(len(every.n), np.int64), every.n.astype(np.float64), out)
     factors = Factors(*out)
-    if forward:
+    long = np.median(factors.low_of_own) < PLATEAU * np.median(factors.high_of_own)
+    if forward or (long and moments.forward):
         return moments._replace(law=""), factors
     successive = None if moments.successive is None else moments.successive * factors.low_of_own
     folds = refolded(every._replace(square=every.square * factors.low_of_own), "", seed)

@@ -154,7 +154,7 @@ class Rule:
         sums = np.zeros(SUMS)
         sum_batches(table.agents, table.numbers, table.batches, table.present, typical, sums)
         self.checked = np.array([size, sums[DEVIATION] / sums[NUMBER] if sums[NUMBER] > 0.0 else math.nan])
-        found = learn(sums, AHEAD * float(table.agents[table.present, WEIGHT].max()))
+        found = learn(sums, AHEAD * float(table.agents[table.present, WEIGHT].max(initial=1.0)))
         self.factors = np.ones((4, 2)) if found is None else found
 
     def with_table(self, table: AgentTable) -> Rule:
