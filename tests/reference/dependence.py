@@ -68,7 +68,7 @@ def pooled(samples: Array, typical: float | None = None) -> dict[str, Array | fl
     return {"A": A, "B": B, "w": total, "w2": squares, "s": deviations, "n": agents}
 
 
-def factors(sums: dict[str, Array | float], n: int) -> tuple[float, float, float, float] | None:
+def factors(sums: dict[str, Array | float], n: float) -> tuple[float, float, float, float] | None:
     """(low, high, low of own, high of own) for a mean of n samples, equations (4) to (7), before low looks ahead; None
     where independence is not less probable than .8."""
     A, B = np.asarray(sums["A"]), np.asarray(sums["B"])
