@@ -50,5 +50,5 @@ def test_sums_and_factors_are_the_dense_reading(kind: str, known: bool) -> None:
         dense_rows = [reference.factors(dense, 2.0 ** ((k + j) / PER_OCTAVE)) for j in range(AHEAD + 1)]
         low, high, low_of_own, high_of_own = np.array(dense_rows, float).T
         if k + AHEAD < table.shape[1]:  # shapes of a probability below 1e-4 are left out
-            np.testing.assert_allclose(table[:, k], [low.min(), high[0], low_of_own.min(), high_of_own[0]], rtol=1e-3)
+            np.testing.assert_allclose(table[:, k], [low.min(), high[0], low_of_own.min(), high_of_own[0]], rtol=5e-3)
     assert len(SIZES) == len(reference.SIZES)
