@@ -75,7 +75,9 @@ def split(table: Table, n: int, *, seed: int | None = None, held_out: int = HELD
     mean = np.bincount(of, table.value[rest]) / m
     noise = np.bincount(of, np.square(table.value[rest] - mean[of])) / (m - 1) / m
     rows = np.flatnonzero(here & first)
-    if seed is not None:  # random samples in random order: in that of time, they would look dependent, which they are not
+    if (
+        seed is not None
+    ):  # random samples in random order: in that of time, they would look dependent, which they are not
         rows = rows[np.lexsort((chance[rows], who[rows]))]
     return Split(_taken(table, rows, agents, n, timed=seed is None), agents, mean, noise)
 

@@ -209,9 +209,7 @@ def learn(sums: Floats, most: float) -> Floats | None:
     return _tabulate(weight, shapes, which, pull, log_b, most)
 
 
-def _tabulate(
-    weight: Floats, shapes: _Shapes, which: Integers, pull: Floats, log_b: Floats, most: float
-) -> Floats:
+def _tabulate(weight: Floats, shapes: _Shapes, which: Integers, pull: Floats, log_b: Floats, most: float) -> Floats:
     """The factors of equation (7)."""
     columns = min(int(PER_OCTAVE * np.log2(max(most, 2.0))) + 2, PER_OCTAVE * OCTAVES)
     log_n = np.arange(columns) / PER_OCTAVE
@@ -262,7 +260,7 @@ def _shapes() -> _Shapes:
                 *((phi, f) for phi in (.5, .8) for f in (.7, .5, .3, .15, .06))]  # fmt: skip
     cycles = [(period, share) for period in (3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40, 48, 56, 68, 80)
               for share in (.1, .25, .5, .75, .93)]  # fmt: skip
-    long = [(d / 20.0, share) for d in range(1, 10) for share in (1.0, .6, .3)]
+    long = [(d / 20.0, share) for d in range(1, 10) for share in (1.0, 0.6, 0.3)]
     families = ((_arma, [(0.0, 1.0)], TRUSTED), (_arma, positive, .45), (_arma, negative, .25),
                 (_cycle, cycles, .2), (_long, long, .1))  # fmt: skip
 
@@ -364,7 +362,9 @@ class Dependence:
         sums = average * heard[:, None]
         tables = [learn(each, 2.0 * self.began) for each in sums]
         found = [each for each in tables if each is not None]
-        self.row = np.where([each is not None for each in tables], np.cumsum([each is not None for each in tables]) - 1, -1)
+        self.row = np.where(
+            [each is not None for each in tables], np.cumsum([each is not None for each in tables]) - 1, -1
+        )
         self.table = np.stack(found) if found else np.empty((0, 4, 2))
 
     def factors(self, count: Any) -> Factors:

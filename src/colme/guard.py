@@ -34,7 +34,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -254,7 +254,9 @@ class Judgment:
     def observe(self, sample: Any) -> None:
         """Equation (1), when the samples of a step arrive (NaN: none)."""
         away = sample - self.mean
-        sums = judged_sums(away, self.mean, self.count, self.estimate, self.variance, self.factors.high_of_own, self.lag)
+        sums = judged_sums(
+            away, self.mean, self.count, self.estimate, self.variance, self.factors.high_of_own, self.lag
+        )
         known = ~np.isnan(sums[0])
         self._add(known & self.judges, np.stack(sums[: self.own.shape[1]], axis=-1))
         shown = away * away / (self.count + 1.0)
@@ -422,7 +424,9 @@ def _judge(sample, mean, count, estimate, variance, factor, lag, judges, own, sq
     """`Judgment.observe`; own[i] = sum i of all agents."""
     for a in range(u64(mean.size)):
         away = sample[a] - mean[a]
-        g, dd, gg, shown, claimed = judged_sums(away, mean[a], count[a], estimate[a], variance[a], at(factor, a), lag[a])
+        g, dd, gg, shown, claimed = judged_sums(
+            away, mean[a], count[a], estimate[a], variance[a], at(factor, a), lag[a]
+        )
         known = g == g
         square[a] += count[a] * (away * away / (count[a] + 1.0)) if known else 0.0
         judged = known and judges[a]

@@ -89,6 +89,7 @@ def agents_of(
 ) -> dict[Any, Agent]:
     """One agent object per agent of the graph, by name (default: its number), inside its guard if `guarded`; without
     gaps, all have a sample at every step."""
+
     def make(place: Place) -> Agent:
         agent = method.guarded_agent(place) if guarded else method.agent(place)
         if not guarded or independent or not method.learns_dependence:

@@ -218,8 +218,9 @@ class SamplingNoise:
         with np.errstate(divide="ignore"):
             if self.variance is not None:
                 return np.asarray(self.variance * self.factor * self.factors.low / self.count)
-            common, own = self.average / self.count, variance_of_mean(
-                self.square, self.count, self.average, self.moderation
+            common, own = (
+                self.average / self.count,
+                variance_of_mean(self.square, self.count, self.average, self.moderation),
             )
         found = np.where(is_constant(self.function), own, common) * self.factors.low_of_own
         return np.where((self.count > 0) & ~np.isnan(found), found, np.inf)

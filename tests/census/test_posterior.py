@@ -27,7 +27,9 @@ FIRST_GROUP, NO_LIMIT = np.array([100]), np.array([np.inf])
 
 
 def prior_of(row: NDArray[np.int64]) -> MixturePrior:
-    return MixturePrior(row, *PRIOR, PRIOR[2], np.array([3]), np.array([OUTLIERS]), FIRST_GROUP, CONSTANT[None], NO_LIMIT)
+    return MixturePrior(
+        row, *PRIOR, PRIOR[2], np.array([3]), np.array([OUTLIERS]), FIRST_GROUP, CONSTANT[None], NO_LIMIT
+    )
 
 
 @pytest.mark.parametrize("noise", [0.05, 1.0])
@@ -85,7 +87,16 @@ def test_quantiles_are_where_the_distribution_is_at_the_level(k: int, level: flo
     variance[0, :k] = 10.0 ** rng.uniform(-6.0, 1.0, k)
     means, noises, row = rng.uniform(-14.0, 14.0, n), 10.0 ** rng.uniform(-6.0, 2.0, n), np.zeros(n, np.int64)
     prior = MixturePrior(
-        row, weight, location, variance, variance, np.array([k]), np.array([1e-4]), FIRST_GROUP, CONSTANT[None], NO_LIMIT
+        row,
+        weight,
+        location,
+        variance,
+        variance,
+        np.array([k]),
+        np.array([1e-4]),
+        FIRST_GROUP,
+        CONSTANT[None],
+        NO_LIMIT,
     )
     value = np.empty(n)
     posterior_quantiles(level, means, noises, prior, value)

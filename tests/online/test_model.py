@@ -95,7 +95,9 @@ def test_any_sequence_in_any_pieces(events: list[tuple[int, float, bool]], seed:
 def test_against_the_slow_reference(clock: str, cut: str) -> None:
     agent, value = two_classes(12, 600)
     graph = random_regular_graph(12, 5, rng=1)
-    model = CollaborativeMean(CLColME(cut=cut, gamma=0.2, sigma=1.0, step=0.1, clock=clock), graph=graph, independent=True)
+    model = CollaborativeMean(
+        CLColME(cut=cut, gamma=0.2, sigma=1.0, step=0.1, clock=clock), graph=graph, independent=True
+    )
     model.learn_many(agent=agent, value=value)
     events = list(zip(agent.tolist(), value.tolist(), strict=True))
     *_, (estimate, kept) = online(events, graph.adjacency(), sigma=1.0, gamma=0.2, step=0.1, clock=clock, cut=cut)

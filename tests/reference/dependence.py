@@ -82,7 +82,9 @@ def factors(sums: dict[str, Array | float], n: float) -> tuple[float, float, flo
         y[j], t[j], before = math.log(q) - digamma(h) + math.log(h), math.sqrt(polygamma(1, h)), q
     log = np.log2(sizes)
     noise = np.array([[t[i] * t[j] * math.exp(-1.05 * abs(log[i] - log[j])) for j in range(k)] for i in range(k)])
-    every: list[tuple[float, tuple[str, float, float], Array]] = []  # log weight, shape, what multiplies min(log, log b)
+    every: list[
+        tuple[float, tuple[str, float, float], Array]
+    ] = []  # log weight, shape, what multiplies min(log, log b)
     for number, (prior, *shape) in enumerate(shapes()):
         predicted = np.array([math.log(difference(shape, b)) for b in sizes])  # type: ignore[arg-type]
         for walk, chance in ((0.0, 0.6), (0.05, 0.3), (0.5, 0.1)):
@@ -108,7 +110,9 @@ def factors(sums: dict[str, Array | float], n: float) -> tuple[float, float, flo
 
         def F(b: float, each: tuple[str, float, float] = each, pull: Array = pull) -> float:
             octaves = 12  # beyond them, r has the shape's own factor
-            rest = factor(*each, b * 2**octaves) * math.exp(min(float(pull @ np.minimum(log, math.log2(b) + octaves)), 12))
+            rest = factor(*each, b * 2**octaves) * math.exp(
+                min(float(pull @ np.minimum(log, math.log2(b) + octaves)), 12)
+            )
             return sum(0.5 ** (j + 1) * r(b * 2**j) for j in range(octaves)) + 0.5**octaves * rest
 
         one_sample = F(1.0)

@@ -39,6 +39,8 @@ _CHANNEL = (_VARIANCES << _BITS) + _MIDDLE
 """The code of the first channel of sample variances."""
 NO_CODE = np.iinfo(np.int64).min
 """Sentinel: no bin."""
+
+
 def width_exponents(noise: Any, unit: float) -> Any:
     """e = log2(h / unit) for means with this sampling variance."""
     return np.floor(np.log2(WIDTH * np.sqrt(noise) / unit)).astype(np.int64)

@@ -255,7 +255,9 @@ class CensusAgent(Agent):
         if self.schedule.checks_early(self.t, self.rounds):
             codes, masses = _summed(of_variances(self, check=True))
             both = np.union1d(self.codes, codes)
-            self.masses = _at_codes(both, self.codes, self.masses) + _at_codes(both, codes, masses).astype(self.place.exchange)
+            self.masses = _at_codes(both, self.codes, self.masses) + _at_codes(both, codes, masses).astype(
+                self.place.exchange
+            )
             self.codes, self.previous, self.early = both, _at_codes(both, self.codes, self.previous), True
         if self.rounds >= 0:
             inbox = yield dict.fromkeys(self.neighbors, self.message)

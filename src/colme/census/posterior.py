@@ -34,8 +34,8 @@ from colme.census.mixture import (
     range_of,
 )
 from colme.census.uncertainty import added_variance
-from colme.noise import CONSTANT, excess_noise, is_constant, variance_at
 from colme.metrics import NOT_KNOWN
+from colme.noise import CONSTANT, excess_noise, is_constant, variance_at
 from colme.support.arrays import Array, Floats, Integers, Mask
 
 u64 = np.uint64
@@ -216,12 +216,13 @@ class FittedMixtures:
         room = int(team.greatest(max(part.weight.shape[1] for part in parts)))
         return cls(*(fitted.row, *_joined(parts, room), fitted.frame))
 
-
     def replaced(self, agents: Mask, other: FittedMixtures, team: Team) -> FittedMixtures:
         """With the mixtures of another fit for some agents."""
         room = int(team.greatest(max(self.weight.shape[1], other.weight.shape[1])))
         row = np.where(agents, other.row + np.where(other.row >= 0, len(self.n_components), 0), self.row)
-        return type(self)(row, *_joined([self.prior, other.prior], room), np.where(agents[:, None], other.frame, self.frame))
+        return type(self)(
+            row, *_joined([self.prior, other.prior], room), np.where(agents[:, None], other.frame, self.frame)
+        )
 
 
 def _joined(parts: list[MixturePrior], room: int) -> list[Array]:

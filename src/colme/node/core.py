@@ -29,7 +29,6 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from colme.noise import add_square
 from colme.errors import CheckpointError, NodeError, positive, shorten, whole
 from colme.methods import Method, Place
 from colme.methods.intervals import PARTED
@@ -50,6 +49,7 @@ from colme.node.messages.wire import (
     unpack,
     unpack_control,
 )  # fmt: skip
+from colme.noise import add_square
 from colme.support.saved import from_bytes, from_plain, to_bytes, to_plain
 
 SILENT = 60

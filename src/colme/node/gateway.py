@@ -29,7 +29,6 @@ import numpy as np
 from colme.census import posterior_numpy
 from colme.census.method import Census
 from colme.census.posterior import posterior_interval, posteriors
-from colme.noise import add_square, student
 from colme.errors import NodeError, positive, whole
 from colme.method import Place, Round
 from colme.node.census import AsynchronousCensusAgent, RoundMessage
@@ -39,6 +38,7 @@ from colme.node.messages.adapters import CensusAdapter
 from colme.node.messages.wire import LARGEST, Record
 from colme.node.readings import LocalReadings
 from colme.node.security.trust import SURPRISE
+from colme.noise import add_square, student
 from colme.support.arrays import Floats, Integers
 
 KERNELS = 16

@@ -294,7 +294,9 @@ class CensusRule(Rule):
         self.refresh = method.refresh
         self.guard, self.stops[:] = OnlineGuard(method.trusting) if method.guard else None, 1
         self.noise = OnlineNoise()
-        self._groups: tuple[FittedMixtures, Integers] | None = None  # what groups were found of, and those of components
+        self._groups: tuple[FittedMixtures, Integers] | None = (
+            None  # what groups were found of, and those of components
+        )
         self.renew()
 
     def renew(self) -> None:

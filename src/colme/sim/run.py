@@ -165,7 +165,9 @@ class Run:
         done = 0
         while done < n_steps:
             world.t, world.mean, dependence = first + done, means[done], self.dependence
-            rows = slice(done, n_steps if dependence is None else min(done + dependence.steps_at_once(world.t), n_steps))
+            rows = slice(
+                done, n_steps if dependence is None else min(done + dependence.steps_at_once(world.t), n_steps)
+            )
             if dependence is not None:
                 dependence.step(world, means[rows])
             for table, state in zip(self._tables, self.states, strict=True):

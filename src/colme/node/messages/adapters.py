@@ -24,7 +24,6 @@ from colme.guard import INTERVAL_SUMS, GuardedAgent, GuardedMethod
 from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, ConsensusMessage, FlowAgent, FlowMessage
 from colme.methods.intervals import PARTED, IntervalAgent
-from colme.noise import student
 from colme.node.census import AsynchronousCensusAgent, RoundMessage
 from colme.node.guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound, like
 from colme.node.messages.wire import (
@@ -50,6 +49,7 @@ from colme.node.security.trust import (
     near,
     own_interval,
 )
+from colme.noise import student
 
 
 class Nothing:
