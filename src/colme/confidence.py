@@ -55,7 +55,7 @@ DIFFERENCE_LEVELS = ("agent", "edge")
 KAPPA = 0.5
 """The gap, in sigmas, at which difference tests are sharpest; gaps from 0.1 to 0.8 sigma lose at most 8 % by it."""
 FEWEST_DEPENDENT = 10
-"""Samples of each agent before a difference test may cut an edge, where it is not known whether they are independent."""
+"""Samples of each agent before a difference test may cut an edge, if these are not known to be independent."""
 STATISTICS = ("mean", "deviation", "kurtosis")
 """What intervals can be of."""
 MEAN, DEVIATION, KURTOSIS = range(3)

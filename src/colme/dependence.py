@@ -17,8 +17,8 @@ S_b = b / 2 times the sum of squared differences; they pool
 (4)  nu_b = 2/3 B_b (sum of w) / (sum of w^2)                        degrees of freedom: neighbors share a batch
      q_b = (nu_b A_b / B_b + 1/2 min(q, 1)) / (nu_b + 1/2)           q of the next smaller size, at first one
      y_b = ln q_b - digamma(h) + ln h,  h = (nu_b + 1/2) / 2
-(5)  y ~ N(c + ln r_shape, C),  C_bb' = t_b t_b' exp(-1.05 |log2 b / b'|) + walk min(log2 b, log2 b') [+ .05^2 if b = b']
-     t_b^2 = trigamma(h), c flat, walk = 0, .05 or .5: real data fit no shape exactly. (The last term only with a walk.)
+(5)  y ~ N(c + ln r_shape, C),  C_bb' = t_b t_b' exp(-1.05 |log2 b / b'|) + walk min(log2 b, log2 b')
+     t_b^2 = trigamma(h), c flat, walk = 0, .05 or .5: real data fit no shape exactly (with a walk, also C_bb += .05^2)
 (6)  ln r = ln r_shape + d,  d(b) = walk min(log2 b, log2 sizes) . C^-1 (y - c - ln r_shape)
 
 and have, over all shapes and walks, two factors of sigma^2 / n:
@@ -39,6 +39,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -76,7 +77,7 @@ TRUSTED = 0.95
 NEGLIGIBLE = 1e-4
 """Shapes of less probability, relative to the most probable one, are left out."""
 FIRST, GROWTH, ROUNDS = 4, 1.4, 3
-"""The first step at which agents pool sums, the growth of the step until they do again, and rounds of gossip at most."""
+"""The first step at which agents pool sums, the growth of the step until they do again, and the most rounds of it."""
 AHEAD = 8
 OWN = 64
 """Agents up to which a simulation has every agent fit its own sums, as devices do."""
@@ -252,8 +253,9 @@ class _Shapes(NamedTuple):
 
 @functools.cache
 def _shapes() -> _Shapes:
-    ar = [(phi, 1.0 + 2.0 * share * phi / (1.0 - phi)) for phi in (.2, .3, .4, .5, .6, .7, .8, .85, .9, .93, .95, .97, .98, .99)
-          for share in (1.0, .9, .7, .5, .3, .15, .07)]  # autoregression, as a share of the variance  # fmt: skip
+    phis = (.2, .3, .4, .5, .6, .7, .8, .85, .9, .93, .95, .97, .98, .99)  # fmt: skip
+    shares = (1.0, .9, .7, .5, .3, .15, .07)  # of the variance that are autoregression  # fmt: skip
+    ar = [(phi, 1.0 + 2.0 * share * phi / (1.0 - phi)) for phi in phis for share in shares]
     positive = [*ar, *((0.0, f) for f in (1.15, 1.3, 1.5, 1.8))]
     negative = [*((0.0, f) for f in (.9, .8, .7, .6, .5, .4, .3, .2, .12, .07, .03)),
                 *((phi, (1.0 + phi) / (1.0 - phi)) for phi in (-.2, -.35, -.5, -.65, -.8)),
@@ -261,11 +263,13 @@ def _shapes() -> _Shapes:
     cycles = [(period, share) for period in (3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 20, 24, 28, 34, 40, 48, 56, 68, 80)
               for share in (.1, .25, .5, .75, .93)]  # fmt: skip
     long = [(d / 20.0, share) for d in range(1, 10) for share in (1.0, 0.6, 0.3)]
-    families = ((_arma, [(0.0, 1.0)], TRUSTED), (_arma, positive, .45), (_arma, negative, .25),
-                (_cycle, cycles, .2), (_long, long, .1))  # fmt: skip
+    families: list[tuple[Callable[[Floats, Floats, Floats], Floats], Sequence[tuple[float, float]], float]]
+    families = [(_arma, [(0.0, 1.0)], TRUSTED), (_arma, positive, .45), (_arma, negative, .25),
+                (_cycle, cycles, .2), (_long, long, .1)]  # fmt: skip
 
     def every(b: Floats) -> Floats:
-        return np.concatenate([family(*np.array(rows).T[:, :, None], b) for family, rows, _ in families])
+        both = ((family, np.array(rows).T[:, :, None]) for family, rows, _ in families)
+        return np.concatenate([family(one, two, b) for family, (one, two) in both])
 
     prior = [np.full(len(rows), part / len(rows)) * (1.0 if k == 0 else 1.0 - TRUSTED)
              for k, (_, rows, part) in enumerate(families)]  # fmt: skip
@@ -362,9 +366,8 @@ class Dependence:
         sums = average * heard[:, None]
         tables = [learn(each, 2.0 * self.began) for each in sums]
         found = [each for each in tables if each is not None]
-        self.row = np.where(
-            [each is not None for each in tables], np.cumsum([each is not None for each in tables]) - 1, -1
-        )
+        dependent = np.array([each is not None for each in tables])
+        self.row = np.where(dependent, np.cumsum(dependent) - 1, -1)
         self.table = np.stack(found) if found else np.empty((0, 4, 2))
 
     def factors(self, count: Any) -> Factors:

@@ -54,8 +54,8 @@ FEWEST_RATIOS = 8.0
 ROUNDING = 1e-6
 """How far sums may be off that would be equal without rounding."""
 CLIP, DOUBT = 3.0, 2.0
-"""Deviations at which numbers are clipped to see whether there is a skewness at all, and the standard errors that this must
-show."""
+"""Deviations at which numbers are clipped to see whether there is a skewness at all, and the standard errors that
+this must show."""
 MISFIT = 1.5
 """Log-likelihood that the skewness of means may give to false components."""
 MODERATION, FIRST_MODERATION, MOST_MODERATION = 4.0, 15.0, 60.0
@@ -172,8 +172,8 @@ def _observe(mean, count, mean_before, count_before, square, earlier):
 
 
 def own_weight(variance: Any, noise: Any) -> Any:
-    """The slope of a posterior mean in the own mean, from the posterior variance and the noise of the own mean (Tweedie's
-    formula); one where the noise is not known, or zero."""
+    """The slope of a posterior mean in the own mean, from the posterior variance and the noise of the own mean
+    (Tweedie's formula); one where the noise is not known, or zero."""
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.where((noise > 0.0) & (noise < np.inf), np.minimum(variance / noise, 1.0), 1.0)
 
@@ -182,7 +182,8 @@ class SamplingNoise:
     """The sampling variances of the means of some agents, as each of them knows it."""
 
     saved = (
-        "mean", "square", "count", "average", "factor", "uneven", "earlier", "frame", "function", "least", "skewness", "kurtosis", "heard",
+        "mean", "square", "count", "average", "factor", "uneven", "earlier", "frame", "function", "least",
+        "skewness", "kurtosis", "heard",
     )  # fmt: skip
 
     def __init__(self, n_agents: int, sigma: Any):
@@ -349,7 +350,7 @@ def _clip(x: Any) -> Any:
 
 
 def skewness(sums: Any, agents: Any) -> tuple[Floats, Floats]:
-    """(skewness, excess kurtosis) of samples by averages of `products` over so many agents; zeros where these are few."""
+    """(skewness, excess kurtosis) of samples by averages of `products` over so many agents; zeros if these are few."""
     part = sums[:, 0]
     with np.errstate(all="ignore"):
         third, fourth, clipped, square = sums[:, 18:].T / part

@@ -6,6 +6,7 @@ asked for, and equation (2) is a sum over octaves.
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
@@ -62,7 +63,7 @@ def pooled(samples: Array, typical: float | None = None) -> dict[str, Array | fl
         total, squares, deviations = total + w, squares + w * w, deviations + math.sqrt(variance)
         for i, b in enumerate(SIZES):
             means = [x[k * b : (k + 1) * b].mean() for k in range(n // b)]
-            for one, two in zip(means[:-1], means[1:], strict=True):
+            for one, two in itertools.pairwise(means):
                 A[i] += w * b / 2 * (one - two) ** 2 / variance
                 B[i] += w
     return {"A": A, "B": B, "w": total, "w2": squares, "s": deviations, "n": agents}

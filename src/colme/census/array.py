@@ -145,7 +145,8 @@ class CensusState(State):
     """Array form: the histograms, fitted mixtures and posteriors of all agents."""
 
     saved = (
-        "began", "rounds", "early", "codes", "masses", "previous", "grid", "completed", "fitted", "sampling", "binned", "detector", "sent",
+        "began", "rounds", "early", "codes", "masses", "previous", "grid", "completed", "fitted", "sampling",
+        "binned", "detector", "sent",
     )  # fmt: skip
     split: ClassVar[dict[str, str]] = {"codes": COMMON}
 
@@ -310,8 +311,8 @@ class CensusState(State):
             self._prior = fitted.prior
             if self.n_alone:  # agents without neighbors have no prior
                 self._prior = self._prior._replace(row=np.where(self._alone, -1, fitted.row))
-            known = self.world.recorded and self.world.truth is not None and not self.stretches
-            truth = self.world.truth if known else NOT_KNOWN
+            truth = self.world.truth if self.world.recorded and not self.stretches else None
+            truth = NOT_KNOWN if truth is None else truth
             find_posteriors(self.own_mean, self.noise, self._prior, truth, self._posteriors, self.below)
             self.below_of = truth
             self._posterior_at = self.world.t
@@ -338,7 +339,7 @@ class CensusState(State):
         return self.sampling.stretch(self.own_weight) if self.stretches else 1.0
 
     @property
-    def own_weight(self) -> Floats:  # type: ignore[override]
+    def own_weight(self) -> Floats:
         return own_weight(self.summary()[1].variance, self.noise)
 
     @property

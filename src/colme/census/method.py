@@ -321,8 +321,8 @@ class CensusAgent(Agent):
         grid[binned] = bins.grid[np.searchsorted(self.codes, self.channels[binned])]
         return FittedMixtures.of_agents(
             self.masses[None], bins, self._agents_reached, self.place.n_agents, np.zeros(n, np.int64), grid,
-            heard=self.schedule.part_heard(self.rounds, self.place.heard), factor=self.sampling.factor[:1] / self.binned[:1],
-            function=self.sampling.function[:1], worth=self.sampling.worth.max(keepdims=True),
+            heard=self.schedule.part_heard(self.rounds, self.place.heard), function=self.sampling.function[:1],
+            factor=self.sampling.factor[:1] / self.binned[:1], worth=self.sampling.worth.max(keepdims=True),
         )  # fmt: skip
 
     @property

@@ -71,7 +71,7 @@ def groups_of(
     mean, noise  of agents, and their most probable component
     judges       the agents that may be evidence
     most         the largest number of groups, 2 or more
-    step         the smallest difference between two means that each agent could have, if samples are rounded or counts"""
+    step         the smallest difference between two means that each agent could have, if samples are rounded"""
     depth = _valleys(components, float(np.median(noise)))
     apart = depth < _VALLEY
     if apart.any():

@@ -178,8 +178,9 @@ class FittedMixtures:
 
         The workers of a team each have the first row and the rows of their own agents. Where these start from a row
         that only another worker has, it is exchanged."""
-        every = [masses, *(np.broadcast_to(each, len(masses)) for each in (reached, heard, factor)),
-                 np.broadcast_to(function, (len(masses), len(CONSTANT))), np.broadcast_to(worth, len(masses))]  # fmt: skip
+        n = len(masses)
+        every = [masses, *(np.broadcast_to(each, n) for each in (reached, heard, factor)),
+                 np.broadcast_to(function, (n, len(CONSTANT))), np.broadcast_to(worth, n)]  # fmt: skip
         fitted = cls.of_rows(masses, bins, reached, n_agents, *every[2:5], worth=every[5], warm_start=warm_start)
         scale = fitted.frame[:, 1]
         fitted.row, fitted.frame = fitted.row[row], fitted.frame[row]
@@ -220,9 +221,8 @@ class FittedMixtures:
         """With the mixtures of another fit for some agents."""
         room = int(team.greatest(max(self.weight.shape[1], other.weight.shape[1])))
         row = np.where(agents, other.row + np.where(other.row >= 0, len(self.n_components), 0), self.row)
-        return type(self)(
-            row, *_joined([self.prior, other.prior], room), np.where(agents[:, None], other.frame, self.frame)
-        )
+        frame = np.where(agents[:, None], other.frame, self.frame)
+        return type(self)(*(row, *_joined([self.prior, other.prior], room), frame))
 
 
 def _joined(parts: list[MixturePrior], room: int) -> list[Array]:

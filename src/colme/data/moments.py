@@ -152,7 +152,7 @@ def moments_of(
         if order is not None:
             order.add(np.repeat(np.arange(min(len(n), JUDGES)), n[:JUDGES]), value[:some])
         made = AgentMoments(table.labels, folds, low, high, successive, resolution, unit, None, None, (), table.names,
-                            sums=order and order.sums(folds.merged()), forward=True)  # fmt: skip
+                            sums=None if order is None else order.sums(folds.merged()), forward=True)  # fmt: skip
     return made._replace(label=table.label, covariates=table.covariates, notes=table.notes, parts=table.parts,
                          group_names=table.group_names)  # fmt: skip
 
@@ -246,7 +246,7 @@ class RunningMoments:
         return AgentMoments(
             labels, folds, low, high, None, resolution_of(some), self._unit or 1.0, None, None, (), names,
             law="binomial" if plain and are_binary(folds.merged()) else "",
-            sums=self._order and self._order.sums(folds.merged()),
+            sums=None if self._order is None else self._order.sums(folds.merged()),
         )  # fmt: skip
 
 

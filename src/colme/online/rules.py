@@ -307,7 +307,8 @@ class CensusRule(Rule):
         """The variances of own means; infinite where nothing is known."""
         table, out = self.table, np.empty(len(slots))
         fill_variances(
-            table.agents, slots, self.noise.model(table, self.sigma, self.factors), self.mixture.prior, self.origin[0], out
+            table.agents, slots, self.noise.model(table, self.sigma, self.factors), self.mixture.prior,
+            self.origin[0], out,
         )  # fmt: skip
         return out
 
@@ -374,11 +375,11 @@ class CensusRule(Rule):
                 of_component = groups_of(components, mean, noise, found, np.ones(len(mean), bool))
             self._groups = self.mixture, of_component
         of_component, variance = self._groups[1], self._variances(slots)
-        mean, found = table.agents[slots, MEAN] - self.origin[0], self._posteriors(slots, variance)
-        group = of_component[found.group]
+        posterior = self._posteriors(slots, variance)
+        group = of_component[posterior.group]
         if not of_component.any():
-            return group, np.where(found.probability > 0.0, 1.0, 0.0)
-        outliers = float(self.mixture.outlier_density[0])
+            return group, np.where(posterior.probability > 0.0, 1.0, 0.0)
+        mean, outliers = table.agents[slots, MEAN] - self.origin[0], float(self.mixture.outlier_density[0])
         return group, memberships(components, outliers, mean, variance, of_component, group)
 
     def interval(self, slots: Slots, level: float) -> tuple[Floats, Floats]:
