@@ -1,32 +1,42 @@
-"""The sampling variance of local means: from a known sigma, which sample variances check, or from these alone.
+"""What is known of the variance of an agent's mean: by simulator, nodes, online model, tables, tests and the guard.
 
-If sigma is not known, each agent has its own variance, moderated by the average over all agents: an agent with n
-samples and a sum of squared deviations S takes (4 v + S) / (4 + n - 1), where v is the average sample variance of all
-agents. So v counts like 4 degrees of freedom beside the agent's own n - 1.
+(1) An agent with n samples and a sum of squared deviations S that does not know sigma takes
 
-If sigma is known, it may be only a bound, or wrong. So agents average r = s^2 / sigma^2, and if the average is off 1 by
-more than 4 standard errors and by more than 3 %, they multiply sigma^2 by it.
+        (m v + S) / (m + n - 1) / n,        m = max(4, 2 |gamma| sqrt(N n)),
 
-Either way they look whether the variance is a function of the mean. If so, agents that do not know sigma take v for
-their own variance, which tells nothing else then.
+    where v is the average sample variance of all N agents, which so counts like m degrees of freedom beside the
+    agent's own. The own variance of skewed samples errs together with their mean: averages with weights 1 / variance
+    are off by gamma sigma / n if m is small. With this m it is at most half the standard error of the mean of N
+    agents. Before agents know the skewness gamma, m is at least 15.
 
-The variance of samples as a function of their mean, where it is one: 0/1 samples, counts, relative errors.
+(2) A mixture counts N / (1 + kappa / (2 n) + N gamma^2 / (18 n)) agents. Means of n samples have the excess kurtosis
+    kappa / n, which makes variances as uncertain as fewer agents would, and the skewness gamma / sqrt(n), which gives
+    false components about gamma^2 / (12 n) of log-likelihood per agent. So many agents cannot tell that the noise is
+    not normal (Miller and Dunson 2019, "Robust Bayesian inference via coarsening").
 
-The variance of 0/1 samples of mean m is m (1 - m), that of Poisson counts m, that of normal samples does not depend on
-m: all are quadratic functions of m. Agents fit one to their sample variances. A sample variance and a mean of the
-same skewed samples err together, so these come from different samples: the mean X1 and variance s1^2 from those before
-the last check, X2 and s2^2 from those since. Given the true mean they are independent, and for the right a, b and c
+(3) A sigma that is told may be only a bound, or wrong. Agents average r = s^2 / sigma^2, and if the average is off 1 by
+    more than 4 standard errors and by more than 3 %, they multiply sigma^2 by it.
 
-    sum over agents of z (s2^2 - a - b X2 - c (X2^2 - s2^2 / n2)),        z = 1, X1, X1^2 - s1^2 / n1,
+(4) The variance of 0/1 samples of mean m is m (1 - m), that of Poisson counts m, that of normal samples does not depend
+    on m: all are quadratic functions of m. Agents fit one to their sample variances. A sample variance and a mean of
+    the same skewed samples err together, so these come from different samples: the mean X1 and variance s1^2 from those
+    before the last check, X2 and s2^2 from those since. Given the true mean they are independent, and for the right a,
+    b and c
 
-have the expectation zero: an instrumental-variable regression. Agents average the products in these three equations in
-a census. They use the function if X1 explains variances by more than 4 standard errors, or its square by 5, and they
-only ask if sample variances differ by more than those of normal samples do; else nothing is sent.
+        sum over agents of z (s2^2 - a - b X2 - c (X2^2 - s2^2 / n2)),        z = 1, X1, X1^2 - s1^2 / n1,
 
-Where the samples of all agents are 0 or 1, the function is known and needs no regression: m (1 - m).
+    have the expectation zero: an instrumental-variable regression. Agents average the products in these three equations
+    in a census, and what gamma and kappa are averages of. They use the function if X1 explains variances by more than 4
+    standard errors, or its square by 5, in the place of v and S; and they only ask if sample variances differ by more
+    than those of normal samples do; else nothing is sent. Where the samples of all agents are 0 or 1, the function is
+    known: m (1 - m).
 
-The mean of n samples of an exponential family has the skewness v' / sqrt(n v), where v is the variance and v' its
-slope. Beyond 1 (n samples hold less than one 1, say) normal distributions are far off, and v'^2 / n is taken for v.
+    The mean of n samples of an exponential family has the skewness v' / sqrt(n v), where v' is the slope of v. Beyond 1
+    (n samples hold less than one 1, say) normal distributions are far off, and v'^2 / n is taken for v.
+
+(5) Where samples depend on each other, `Factors` of `colme.dependence` multiply the variance.
+
+The online model, where everybody's samples are at hand, finds v, gamma and kappa by itself (`colme.online.noise`).
 """
 
 from __future__ import annotations
@@ -59,12 +69,10 @@ this must show."""
 MISFIT = 1.5
 """Log-likelihood that the skewness of means may give to false components."""
 MODERATION, FIRST_MODERATION, MOST_MODERATION = 4.0, 15.0, 60.0
-"""m at least: in general, and before agents know whether samples are skewed. And at most: the average of variances that
-are infinite tells nothing."""
+"""m at least: in general, and before agents know whether samples are skewed. And at most, in a census over gossip: the
+average of variances that are infinite tells nothing."""
 GUESS = 4.0, 6.0
 """Skewness and excess kurtosis that agents count with as long as variances are uneven and they do not know why."""
-
-
 CONSTANT = np.array([0.0, 1.0, 1.0, 0.0, 0.0])
 """No function. Others have a center, a scale and three coefficients; with u = (m - center) / scale, the variance of
 samples of mean m is a polynomial of u, relative to the average variance."""
@@ -121,8 +129,24 @@ def add_square(square: Any, mean: Any, before: Any, n: Any) -> Any:
 
 @equation
 def variance_of_mean(square: Any, n: Any, average: Any, moderation: Any = MODERATION) -> Any:
-    """The sampling variance of an agent's mean: its own variance, moderated by the average one, over n."""
+    """Equation (1)."""
     return (moderation * average + square) / (moderation + n - 1.0) / n
+
+
+def skewed_moderation(skewness: Any, samples: Any) -> Any:
+    """m of equation (1), for so many samples of all agents; it may be less than m must be."""
+    return 2.0 * np.abs(skewness) * np.sqrt(samples)
+
+
+def worth_of(skewness: Any, kurtosis: Any, agents: Any, inverse: Any) -> Any:
+    """The part of agents that a mixture counts, equation (2); `inverse`: 1 / n."""
+    return 1.0 / (1.0 + (0.5 * kurtosis + agents * skewness * skewness / (12.0 * MISFIT)) * inverse)
+
+
+def certain_part(product: Any, square: Any) -> Any:
+    """The part of a skewness that is no chance, by the sums of products of clipped numbers, and of their squares."""
+    doubt = DOUBT * DOUBT * square
+    return np.where(doubt > 0.0, 1.0 - np.minimum(doubt / np.maximum(product * product, doubt), 1.0), 0.0)
 
 
 def corrected_scale(mean: Any, variance: Any, agents: Any, count: Any) -> Floats:
@@ -157,18 +181,6 @@ def are_uneven(mean: Any, variance: Any, agents: Any, count: Any) -> Mask:
     freedom = np.maximum(count - 1.0, 1.0)
     error = np.sqrt((2.0 + 12.0 / freedom) / np.maximum(agents, 1.0))
     return np.asarray(variance > 2.0 / freedom * mean * mean * (UNEVEN + 2.0 * error))
-
-
-@kernel
-def _observe(mean, count, mean_before, count_before, square, earlier):
-    for a in range(mean.size):
-        n = at(count, a)
-        if n < count_before[a]:
-            square[a] = 0.0
-            earlier[a] = 0.0
-        if n > 1 and n > count_before[a]:
-            square[a] = add_square(square[a], mean[a], mean_before[a], n)
-        mean_before[a], count_before[a] = mean[a], n
 
 
 def own_weight(variance: Any, noise: Any) -> Any:
@@ -228,18 +240,16 @@ class SamplingNoise:
 
     @property
     def moderation(self) -> Floats:
-        """m: the own variance of skewed samples errs together with their mean."""
-        asked = 2.0 * np.abs(self.skewness) * np.sqrt(self.heard * self.count)
+        """m of equation (1)."""
+        asked = skewed_moderation(self.skewness, self.heard * self.count)
         return np.maximum(self.least, np.minimum(asked, MOST_MODERATION))
 
     @property
     def worth(self) -> Floats:
-        """The part of agents that a mixture counts, whose means are not as normal as it takes them to be."""
-        guess, n = self.uneven & (self.least > MODERATION), np.maximum(self.count, 1.0)
-        skewness, kurtosis = (
-            np.where(guess, one, own) for one, own in zip(GUESS, (self.skewness, self.kurtosis), strict=True)
-        )
-        return 1.0 / (1.0 + (0.5 * kurtosis + self.heard * np.square(skewness) / (12.0 * MISFIT)) / n)
+        """The part of agents that a mixture counts, equation (2)."""
+        guess = self.uneven & (self.least > MODERATION)
+        gamma, kappa = np.where(guess, GUESS[0], self.skewness), np.where(guess, GUESS[1], self.kurtosis)
+        return np.asarray(worth_of(gamma, kappa, self.heard, 1.0 / np.maximum(self.count, 1.0)))
 
     def stretch(self, weight: Any) -> Any:
         """The factor on half an interval of a posterior mean in which the own mean has this weight: what the noise for
@@ -354,10 +364,10 @@ def skewness(sums: Any, agents: Any) -> tuple[Floats, Floats]:
     part = sums[:, 0]
     with np.errstate(all="ignore"):
         third, fourth, clipped, square = sums[:, 18:].T / part
-        doubt = DOUBT * DOUBT * square / (agents * part)
-        sure = 1.0 - np.minimum(doubt / np.maximum(clipped * clipped, doubt), 1.0)
-        enough = agents * part >= FEWEST
-        return np.where(enough, sure * third, 0.0), np.where(enough, np.maximum(fourth - 2.0, 0.0), 0.0)
+        enough, n = agents * part >= FEWEST, agents * part
+        return np.where(enough, certain_part(n * clipped, n * square) * third, 0.0), np.where(
+            enough, np.maximum(fourth - 2.0, 0.0), 0.0
+        )
 
 
 def products(now: Any, earlier: Any, frame: Any, variance: Any) -> Floats:
@@ -427,3 +437,15 @@ def student(level: float, freedom: Floats) -> Floats:
     expanded = z + sum(term / n ** (k + 1) for k, term in enumerate(terms))
     one, two = math.tan(math.pi * (p - 0.5)), (2.0 * p - 1.0) * math.sqrt(0.5 / (p * (1.0 - p)))
     return np.where(freedom <= 1.0, one, np.where(freedom == 2.0, two, expanded))
+
+
+@kernel
+def _observe(mean, count, mean_before, count_before, square, earlier):
+    for a in range(mean.size):
+        n = at(count, a)
+        if n < count_before[a]:
+            square[a] = 0.0
+            earlier[a] = 0.0
+        if n > 1 and n > count_before[a]:
+            square[a] = add_square(square[a], mean[a], mean_before[a], n)
+        mean_before[a], count_before[a] = mean[a], n

@@ -98,6 +98,7 @@ def _column_options(command: Any) -> Any:
         type=Whole(1, 10**9), metavar="K")  # fmt: skip
 @option("--explain", "Explain the estimate of this agent in a few sentences; repeat for more.",
         multiple=True, metavar="AGENT")  # fmt: skip
+@switch("--independent", "The samples of an agent are independent: do not look in their order for dependence.")
 @option("--seed", "Seed of the random folds.", type=SEED, default=0)
 @option("--time-format", "How dates in text are written: --time-format '%d.%m.%Y %H:%M' for 31.12.2024 18:30.",
         metavar="FORMAT")  # fmt: skip

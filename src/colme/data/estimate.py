@@ -43,7 +43,7 @@ from colme.data.fit.estimators import AgentStatistics, Close, Estimator, Fit, Lo
 from colme.data.fit.groups import Groups
 from colme.data.fit.laws import LAWS
 from colme.data.fit.mixture_estimator import MixtureEstimator, MixtureFit, PooledFit
-from colme.data.fit.noise import judging_variances, measure_noise, t_quantile
+from colme.data.fit.noise import judging_variances, measure_noise
 from colme.data.fit.population import AgentPopulation
 from colme.data.fit.posterior import AgentPosteriors, Shape, StudentShape
 from colme.data.fit.prior import Prior, beyond_chance, standardized
@@ -56,7 +56,7 @@ from colme.data.report.result import Result, Summary
 from colme.data.report.sentences import count
 from colme.data.thinning import as_independent
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
-from colme.noise import Factors
+from colme.noise import Factors, student
 from colme.support.arrays import Array, Floats, Integers, Mask
 from colme.support.columns import as_time
 
@@ -506,7 +506,7 @@ def _with_intervals(
 ) -> _Fitted:  # fmt: skip
     """The fit with intervals. `grouped`: there is evidence of groups, so that those of a mixture hold."""
     kind, statistics, persistence = estimator.variance, measured.statistics, measured.noise.persistence
-    quantile = t_quantile(0.5 + 0.5 * level, measured.noise.freedoms(measured.moments, kind))
+    quantile = student(level, measured.noise.freedoms(measured.moments, kind))
     one = np.ones(len(fit.estimate))
     if measured.alone is not None:
         if isinstance(fit, ConjugateFit):

@@ -13,18 +13,7 @@ variance of a sample,
                deviations, which outliers do not move, is beyond two standard errors
 (3) kurtosis   kappa = sum of (q / v - k)^2 / sum of k - 2, in excess of the normal one
 
-A told sigma is believed unless the mean of q / k contradicts it (`colme.noise`). Else
-
-(4) the variance of a's own mean is (m v(y) + S) / (m + n - 1) / n,    m = max(4, 2 |gamma| sqrt(N n)).
-
-The own variance of skewed samples errs together with their mean: averages with weights 1 / variance are off by
-gamma sigma / n if m is small. With this m it is at most half the standard error of the mean of N agents.
-
-(5) A mixture counts N / (1 + kappa / (2 n) + N gamma^2 / (18 n)) agents.
-
-Means of n samples have a kurtosis of kappa / n, which makes variances as uncertain as fewer agents would, and a
-skewness of gamma / sqrt(n), which gives false components about gamma^2 / (12 n) of log-likelihood per agent. So many
-agents cannot tell that the noise is not normal (Miller and Dunson 2019, "Robust Bayesian inference via coarsening").
+What follows from these is in `colme.noise`. A told sigma is believed unless the mean of q / k contradicts it.
 """
 
 from __future__ import annotations
@@ -37,7 +26,16 @@ import numpy as np
 from colme._core.jit import helper, kernel
 from colme.census.posterior import first_row, posterior_moments
 from colme.dependence import factor_at
-from colme.noise import MODERATION, SCALE_ERRORS, SCALE_TOLERANCE, variance_of_mean
+from colme.noise import (
+    CLIP,
+    MODERATION,
+    SCALE_ERRORS,
+    SCALE_TOLERANCE,
+    certain_part,
+    skewed_moderation,
+    variance_of_mean,
+    worth_of,
+)
 from colme.online.agents import AgentTable
 from colme.online.kernel import (
     EVENTS,
@@ -62,16 +60,10 @@ from colme.online.kernel import (
 )
 from colme.support.arrays import Floats, Integers
 
-CLIP = 3.0
-"""Deviations at which numbers are clipped to see whether there is a skewness at all,"""
-EVIDENCE = 2.0
-"""and the standard errors that this must show."""
 BENT = 3.0
 """Standard errors by which a variance must depend on the estimate,"""
 UNEQUAL = 1.3
 """and the ratio of the largest v(y) to the smallest."""
-MISFIT = 1.5
-"""Log-likelihood that the skewness of means may give to false components."""
 FEWEST = 30.0
 """Judged batches of samples before anything but the pooled variance is learned."""
 _SINGULAR = 1e-10
@@ -95,7 +87,7 @@ class NoiseModel(NamedTuple):
     average: float
     """The pooled variance of a sample; NaN: not known yet."""
     moderation: float
-    """m of equation (4)."""
+    """m of `colme.noise`."""
     curve: Floats
     """v(y), in units of its own."""
     factors: Floats
@@ -118,7 +110,7 @@ def variance_at(curve, estimate, average):
 
 @helper
 def variance_of(row, noise, estimate):
-    """Equation (4) for one agent; infinite where nothing is known."""
+    """The variance of the mean of one agent; infinite where nothing is known."""
     if row[WEIGHT] == 0.0:
         return np.inf
     n = effective(row[WEIGHT], row[WEIGHT_2])
@@ -255,8 +247,8 @@ class OnlineNoise:
         self.sums = np.zeros(_SUMS)
         self.curve = np.zeros(7)
         self.size, self.events = 1.0, 0  # samples at hand and events at the last vote
-        self.moderation = MODERATION  # m of equation (4)
-        self.part = 1.0  # of all agents that a mixture counts, equation (5)
+        self.moderation = MODERATION  # m of `colme.noise`
+        self.part = 1.0  # of all agents that a mixture counts
         self.skewness = self.kurtosis = 0.0
 
     def model(self, table: AgentTable, sigma: float, factors: Floats) -> NoiseModel:
@@ -267,7 +259,7 @@ class OnlineNoise:
     def learn(
         self, table: AgentTable, judges: Integers, half_life: float, size: float, inverse: float, factors: Floats
     ) -> None:  # fmt: skip
-        """Equations (1) to (5), from the samples since the last vote; `size` and `inverse` as in `count_samples`."""
+        """Equations (1) to (3), from the samples since the last vote; `size` and `inverse` as in `count_samples`."""
         average, events = _average(table), int(table.counters[EVENTS])
         self.sums *= self.size / (self.size + max(events - self.events, 0))  # the last of n samples counts n times
         self.size, self.events = max(size, 1.0), events
@@ -284,14 +276,13 @@ class OnlineNoise:
         if self.sums[NUMBER] >= FEWEST:
             curve[CONSTANT:] = _polynomial(self.sums)
             curve[CONSTANT:] *= _is_unequal(curve, average)
-            doubt = EVIDENCE**2 * self.sums[CLIPPED_2]
-            sure = 1.0 - min(doubt / max(self.sums[CLIPPED] ** 2, doubt), 1.0) if doubt > 0.0 else 0.0
-            self.skewness = sure * self.sums[THIRD] / self.sums[NUMBER]
+            sure = certain_part(self.sums[CLIPPED], self.sums[CLIPPED_2])
+            self.skewness = float(sure * self.sums[THIRD] / self.sums[NUMBER])
             self.kurtosis = max(0.0, self.sums[FOURTH] / self.sums[SAMPLES] - 2.0)
         self.curve = curve
-        n_agents, square = len(table.present), self.skewness**2 * inverse
-        self.moderation = max(MODERATION, 2.0 * abs(self.skewness) * math.sqrt(n_agents / inverse))
-        self.part = 1.0 / (1.0 + self.kurtosis * inverse / 2.0 + n_agents * square / (12.0 * MISFIT))
+        n_agents = len(table.present)
+        self.moderation = max(MODERATION, skewed_moderation(self.skewness, n_agents / inverse))
+        self.part = worth_of(self.skewness, self.kurtosis, n_agents, inverse)
 
     def contradict(self, sigma: float) -> bool:
         """Whether the samples contradict this sigma."""

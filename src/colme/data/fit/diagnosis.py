@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from colme.data.fit import FLAGS
-from colme.data.fit.noise import Noise, t_quantile, trigamma
+from colme.data.fit.noise import Noise, trigamma
 from colme.data.moments import EARLY, LATE, AgentMoments, FoldMoments
+from colme.noise import student
 from colme.support.arrays import Floats, Integers, Mask
 
 _FAR = 5.0
@@ -105,7 +106,7 @@ def _drifting(folds: FoldMoments, sample: Floats, freedom: Floats) -> tuple[Mask
         return known, math.nan
     share = 1.0 / np.maximum(early.worth, 1e-300) + 1.0 / np.maximum(late.worth, 1e-300)
     t = np.abs(early.mean - late.mean) / np.sqrt(np.where(known, sample * share, 1.0))
-    by_chance, surely = (t > t_quantile(1.0 - 0.5 * level, np.maximum(freedom, 2.0)) for level in (_CHANCE, _SURE))
+    by_chance, surely = (t > student(1.0 - level, np.maximum(freedom, 2.0)) for level in (_CHANCE, _SURE))
     return known & surely, max(0.0, (float(by_chance[known].mean()) - _CHANCE) / (1.0 - _CHANCE))
 
 
