@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import colme
 from colme.confidence import (
+    FEWEST_DEPENDENT,
     KAPPA,
     DifferenceTest,
     apart,
@@ -322,7 +323,8 @@ def test_the_trusted_interval_holds_with_probability_one_minus_alpha() -> None:
     core = Core(colme.CLColME(cut="difference", gamma=0.02), "a", ["b"], n_agents=9, degree=3, sigma=2.0)
     agent: Any = core.agent
     for x in range(12):
-        assert agent.intervals[0][1] == -math.inf  # it is not known yet whether samples are independent
+        known = x >= FEWEST_DEPENDENT  # else it is not known yet whether samples are independent
+        assert agent.intervals[0][1] == (-2.0 / math.sqrt(x) if known else -math.inf)
         core.observe(float(x % 3))
     assert agent.intervals == ((1.0, -2.0 / math.sqrt(12.0)),)
     assert agent.radius == 2.0 * laplace_radius(12, 1.0, 0.01)
