@@ -327,7 +327,7 @@ def _unpack_sums(raw: bytes) -> tuple[bytes, SumsBody]:
     with np.errstate(invalid="ignore"):  # any bits
         share = np.frombuffer(raw, "<f2", n, begin).astype(np.float32)
         ratio = np.frombuffer(raw, "<f4", n, begin + 2 * n).astype(np.float32)
-    numbers = np.concatenate([share, ratio, [first, *rest]])
+        numbers = np.concatenate([share, ratio, [first, *rest]])
     if not np.all((numbers >= 0.0) & (numbers <= LARGEST)) or np.any(share > 1.0) or np.any(ratio > LARGEST_RATIO):
         raise WireError("value", "sums that no samples have")
     values = np.zeros(SUMS, np.float32)
