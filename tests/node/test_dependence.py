@@ -59,22 +59,22 @@ def factors(fleet: Fleet) -> Any:
 
 def test_intervals_hold_where_samples_depend_on_each_other() -> None:
     """The array form covers .88 of AR(.8) at n = 60; as independent ones they would cover .41. Three standard errors of
-    60 intervals are .13 and .19."""
+    40 intervals are .16 and .24."""
     learned, independent = (
-        np.mean([intervals(0.8, 60, seed, independent=known)[0] for seed in range(40, 43)]) for known in (False, True)
+        np.mean([intervals(0.8, 60, seed, independent=known)[0] for seed in (40, 41)]) for known in (False, True)
     )
-    assert learned > 0.88 - 0.13 and independent < 0.41 + 0.19
+    assert learned > 0.88 - 0.16 and independent < 0.41 + 0.24
 
 
 def test_intervals_of_independent_samples_are_hardly_wider() -> None:
     learned, independent = (
-        np.mean([intervals(0.0, 50, seed, independent=known)[1] for seed in range(2)]) for known in (False, True)
+        np.mean([intervals(0.0, 50, seed, independent=known)[1] for seed in (0,)]) for known in (False, True)
     )
     assert 0.98 < learned / independent < 1.02
 
 
 def test_after_a_crash_an_agent_goes_on_with_what_it_knew() -> None:
-    fleet, samples, _ = world(0.8, 90, 3)
+    fleet, samples, _ = world(0.8, 75, 3)
     for row in samples[:45]:
         fleet.tick(row)
     name = fleet.names[0]
@@ -137,7 +137,7 @@ def test_in_a_round_a_neighbor_counts_like_an_agent_or_two(lie: str) -> None:
     assert np.all(np.abs(found[1] - found[0]) <= 2.0 * TYPICAL * most / 7.0 * 1.001 + 1e-6)
 
 
-NUMBERS = st.lists(st.floats(0.0, 1e30, width=32), min_size=SUMS, max_size=SUMS)
+NUMBERS = st.lists(st.floats(0.0, 2.0**99, width=32), min_size=SUMS, max_size=SUMS)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)
@@ -170,8 +170,8 @@ def test_what_agents_hand_in_is_plausible() -> None:
 
 @pytest.mark.parametrize("lie", ["long", "none"])
 def test_a_liar_hardly_moves_its_neighbors(lie: str) -> None:
-    """Independent samples: each factor of a neighbor is within 4, and their geometric mean within 1.3, of one. (Worst of
-    nine lies, two seeds, n = 20, 50, 200: 2.6 and 1.09.)"""
+    """Independent samples: each factor of a neighbor is within 4, and their geometric mean within 1.3, of one. (The
+    worst of eight lies, two seeds, n = 20, 50, 200: 2.6 and 1.09.)"""
     fleet, samples, _ = world(0.0, 50, 5)
     liar = fleet.names[0]
     transport: Any = fleet.devices[liar].transport
@@ -199,12 +199,12 @@ def test_sums_take_at_most_160_bytes_and_only_while_they_are_averaged() -> None:
     body: Any = wire.unpack(wire.pack(told)).sums
     np.testing.assert_allclose(body.values[B], sums[B], rtol=2.0**-11)
     np.testing.assert_allclose(body.values[A] / body.values[B], sums[A] / sums[B], rtol=1e-6)
-    fleet, samples, _ = world(0.0, 100, 1)
+    fleet, samples, _ = world(0.0, 60, 1)
     spoke = []
     for row in samples:
         fleet.tick(row)
         spoke.append(np.mean([core.record().sums is not None for core in fleet.cores]))
-    assert 0.0 < np.mean(spoke[50:]) < 0.8
+    assert 0.0 < np.mean(spoke[30:]) < 0.8
 
 
 def test_local_agents_of_a_gateway_share_what_they_learn() -> None:

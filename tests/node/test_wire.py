@@ -143,6 +143,12 @@ def test_every_field_is_checked(case: str) -> None:
 def float_fields(record: wire.Record) -> dict[str, tuple[int, str]]:
     """Where the floating-point numbers of a record are: name, (byte, format); from the docstring of `wire`."""
     found, body, end = {"mean": (28, "<d")}, record.body, len(wire.pack(record))
+    if record.sums is not None:
+        n, tail = int((record.sums.values[wire.B] > 0.0).sum()), 48
+        end -= tail + 6 * n
+        found |= {f"share {k}": (end + 2 * k, "<e") for k in range(n)}
+        found |= {f"ratio {k}": (end + 2 * n + 4 * k, "<f") for k in range(n)}
+        found |= {f"of weights {k}": (end + 6 * n + 28 + 4 * k, "<f") for k in range(5)}
     if isinstance(body, wire.GuardedBody):
         found |= {f"sum {k}": (end - 80 + 8 * k, "<d") for k in range(10)}
         body = body.inner

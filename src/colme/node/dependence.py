@@ -7,8 +7,8 @@ are none until the next. Three things are added on devices:
 
 (a) how far a neighbor's sums can be from the own ones is bounded, as `SumsRounds` does
 (b) after every round sums are made what those of agents can be, whose S_b is at most 2 (n - 1) s^2 (batches of one mean
-    no more than all samples do):  A_b <= (6 b - 4) B_b,  B_b <= B_1 / b,  sum of w <= 4 agents,
-    (sum of w)^2 / agents <= sum of w^2 <= 4 (sum of w)
+    no more than all samples do):  A_b <= (6 b - 4) B_b,  B_b <= B_1 / b,  B_1 <= 2^40 (sum of w),
+    sum of w <= 4 agents,  (sum of w)^2 / agents <= sum of w^2 <= 4 (sum of w)
 (c) an agent that forgets its first samples (`colme.node.cuts`) begins new batches
 
 A gateway hands in the sums of all its local agents together, and they share what it learns.
@@ -50,6 +50,8 @@ SPREAD = 0.28
 """Agents heard after k plain rounds with d neighbors, where there are many: so many times d^k. Roughly measured."""
 LARGEST_HONEST = 6.0 * SIZES - 4.0
 """The largest A_b / B_b."""
+MOST_SAMPLES, MOST_AGENTS = 2.0**40, 2.0**30
+"""Samples of an agent, and agents behind a node: beyond, equation (5) would be ill-conditioned."""
 _NOTHING = np.zeros(SUMS, np.float32)
 _TINY = 1e-30
 
@@ -149,10 +151,11 @@ class AsynchronousDependence(SumsRounds, Dependence):
 
 def plausible(sums: Array) -> Array:
     """Bound (b)."""
-    out = sums.copy()
-    out[B] = np.minimum(out[B], out[B][0] / SIZES)
-    out[A] = np.minimum(out[A], LARGEST_HONEST * out[B])
+    out = sums.astype(np.float64)
+    out[NUMBER] = min(out[NUMBER], MOST_AGENTS)
     weight = out[WEIGHT] = min(out[WEIGHT], CLIP * out[NUMBER])
+    out[B] = np.minimum(out[B], min(out[B][0], MOST_SAMPLES * weight) / SIZES)
+    out[A] = np.minimum(out[A], LARGEST_HONEST * out[B])
     out[WEIGHT_2] = min(max(out[WEIGHT_2], weight * weight / max(out[NUMBER], _TINY)), CLIP * weight)
     return out
 

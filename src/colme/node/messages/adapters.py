@@ -496,9 +496,11 @@ class GuardedAdapter(Adapter):
     def interval(self, level: float, variance: float) -> tuple[float, float]:
         """The method's interval, guarded: see `colme.guard.Judgment.interval`."""
         judgment: AsynchronousJudgment = self.agent.judgment
+        square = judgment.square.copy()
         judgment.square[:] = variance * np.maximum(self.agent.inner.own_count - 1, 1)
         with np.errstate(over="ignore", invalid="ignore"):  # infinite ends of no weight
             lower, upper = judgment.interval(*self.inner.interval(level, variance), level)
+        judgment.square[:] = square  # finite
         return like(self.agent.mean, lower), like(self.agent.mean, upper)
 
 

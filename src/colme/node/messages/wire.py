@@ -76,7 +76,7 @@ DEPENDENT = 64
 LARGEST_SUM = 1e150
 """The largest sum of a guard: of fourth powers of numbers up to `LARGEST`."""
 LARGEST_RATIO = 6.0 * SIZES[-1]
-"""The largest A_b / B_b."""
+"""Beyond any A_b / B_b (`colme.node.dependence`)."""
 MOST_NUMBER = 2**62
 """The largest epoch, count and the like: the sum of two still fits into u64 and i64."""
 
@@ -328,7 +328,8 @@ def _unpack_sums(raw: bytes) -> tuple[bytes, SumsBody]:
         share = np.frombuffer(raw, "<f2", n, begin).astype(np.float32)
         ratio = np.frombuffer(raw, "<f4", n, begin + 2 * n).astype(np.float32)
         numbers = np.concatenate([share, ratio, [first, *rest]])
-    if not np.all((numbers >= 0.0) & (numbers <= LARGEST)) or np.any(share > 1.0) or np.any(ratio > LARGEST_RATIO):
+    possible = np.all((numbers >= 0.0) & (numbers <= LARGEST)) and np.all(ratio <= LARGEST_RATIO)
+    if not possible or np.any(share > share[:1]) or np.any(share[:1] != 1.0):
         raise WireError("value", "sums that no samples have")
     values = np.zeros(SUMS, np.float32)
     values[B][:n] = share * np.float32(first)
