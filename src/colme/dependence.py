@@ -355,16 +355,18 @@ class Dependence:
         """After a round of gossip; learn, if it was the last one."""
         self.rounds += 1
         if self.rounds == self.gossip.rounds_from(self.began):
-            heard = self.heard[self.rounds - 1]
-            agents = np.maximum(self.now[:, NUMBER], 0.0)
-            self.typical = np.where(agents > 0.0, self.now[:, DEVIATION] / np.maximum(agents, 1e-30), self.typical)
-            self._learn(self.now, heard)
+            self._use(self.heard[self.rounds - 1], 2.0 * self.began)
             self.rounds = -1
 
-    def _learn(self, average: Array, heard: Floats) -> None:
-        """From each agent's averages over so many agents."""
+    def _use(self, heard: Floats, most: float) -> None:
+        """The averages over so many agents, for up to so many samples."""
+        agents = np.maximum(self.now[:, NUMBER], 0.0)
+        self.typical = np.where(agents > 0.0, self.now[:, DEVIATION] / np.maximum(agents, 1e-30), self.typical)
+        self._learn(self.now, heard, most)
+
+    def _learn(self, average: Array, heard: Floats, most: float) -> None:
         sums = average * heard[:, None]
-        tables = [learn(each, 2.0 * self.began) for each in sums]
+        tables = [learn(each, most) for each in sums]
         found = [each for each in tables if each is not None]
         dependent = np.array([each is not None for each in tables])
         self.row = np.where(dependent, np.cumsum(dependent) - 1, -1)
@@ -416,12 +418,12 @@ class ArrayDependence(Dependence):
     def restored(self) -> None:
         self._hood.refresh(self.seen.reshape(-1))
 
-    def _learn(self, average: Array, heard: Floats) -> None:
+    def _learn(self, average: Array, heard: Floats, most: float) -> None:
         if self._hood.n_agents <= OWN:
-            super()._learn(average, heard)
+            super()._learn(average, heard, most)
         else:
             number, average = len(average), mean_over_agents(average, self._hood)
-            super()._learn(average[None], mean_over_agents(heard, self._hood)[None])
+            super()._learn(average[None], mean_over_agents(heard, self._hood)[None], most)
             self.row = np.full(number, self.row[0])
 
 
@@ -450,8 +452,12 @@ class DependentAgent(Agent):
             )  # fmt: skip
             dependence.before[0], dependence.now[0] = dependence.now[0], value
             dependence.end_round()
-        each: Any = self.inner
-        while each is not None:  # the agent of the method, perhaps in its guard
-            each.factors, each = dependence.factors(self.count), getattr(each, "inner", None)
+        tell_factors(self.inner, dependence.factors(self.count))
         yield from self.inner.step(sample)
         self.estimate = self.inner.estimate
+
+
+def tell_factors(agent: Any, factors: Factors) -> None:
+    """Tell an agent of a method, which may be in its guard."""
+    while agent is not None:
+        agent.factors, agent = factors, getattr(agent, "inner", None)

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from colme.consensus import stable_step
+from colme.dependence import DependentAgent
 from colme.errors import MethodError, shorten
 from colme.gossip import Gossip, agents_heard
 from colme.graphs import Graph
@@ -94,8 +95,6 @@ def agents_of(
         agent = method.guarded_agent(place) if guarded else method.agent(place)
         if not guarded or independent or not method.learns_dependence:
             return agent
-        from colme.dependence import DependentAgent
-
         return DependentAgent(agent)
 
     looks = "common" if gaps or np.ndim(sigma) else "equal"

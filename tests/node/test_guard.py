@@ -168,7 +168,7 @@ def test_after_a_crash_an_agent_votes_again(method: Any) -> None:
 def test_agents_with_a_guard_and_without_understand_each_other() -> None:
     """The method's part of a record is the same; those without a guard do not vote."""
     with_guard, without, third = (
-        lone_core(colme.CLColME(guard=guard), name, [other])
+        lone_core(colme.CLColME(guard=guard), name, [other], independent=True)
         for name, other, guard in (("a", "b", True), ("b", "a", False), ("b", "a", True))
     )
     for t in range(9):

@@ -28,6 +28,9 @@ VOTES = wire.HistogramBody(
 GUARDED = wire.GuardedBody(
     HELLO, 5, 10, 4, 3, 6, np.array([-0.5, 2.0, 3.0, 1.0, 1.0]), np.array([0.5, 1.0, 2.0, 0.0, 0.0])
 )
+VALUES = np.zeros(wire.SUMS, np.float32)
+VALUES[wire.A][:3], VALUES[wire.B][:3], VALUES[-4:] = [6.0, 2.0, 0.0], [8.0, 4.0, 2.0], [1.0, 1.0, 0.5, 1.0]
+SUMS = wire.SumsBody(5, 10, 4, 3, 6, VALUES)
 RECORDS = {
     "local": wire.Record(1, 5, 4, 0.25, 6), "hello": wire.Record(2, 9, 9, 0.25, 6, HELLO),
     "errors": wire.Record(2, 9, 9, 0.25, 6, ERRORS),
@@ -36,6 +39,8 @@ RECORDS = {
     "votes": wire.Record(1, 5, 4, 0.25, 6, VOTES), "guarded": wire.Record(2, 9, 9, 0.25, 6, GUARDED),
     "guarded votes": wire.Record(2, 9, 9, 0.25, 6, msgspec.structs.replace(GUARDED, inner=VOTES)),
     "guard alone": wire.Record(1, 5, 4, 0.25, 6, msgspec.structs.replace(GUARDED, inner=None)),
+    "sums": wire.Record(1, 5, 4, 0.25, 6, sums=SUMS), "guarded sums": wire.Record(2, 9, 9, 0.25, 6, GUARDED, sums=SUMS),
+    "no sums": wire.Record(1, 5, 4, 0.25, 6, sums=msgspec.structs.replace(SUMS, values=0.0 * VALUES)),
     "own": wire.Record(1, 5, 4, 0.25, 6, wire.AnyBody([("all", {}), (None, {3: [1.5, None], 2**63: {"x": INF}})])),
     "nobody": wire.Record(1, 1, 0, NAN, 6, wire.ConsensusBody(((NAN, INF),), NAN, 2)),
 }  # fmt: skip
@@ -107,6 +112,15 @@ WRONG: dict[str, tuple[bytes, str]] = {
     "sums left out": (wire.pack(RECORDS["guarded"])[:-112], "size"),
     "a head and half of the sums": (with_field("guard alone", 5, "B", 128)[:96], "size"),
     "sums that are not announced": (with_field("guarded", 5, "B", 1), "size"),
+    "sums of dependence left out": (with_field("local", 5, "B", 64), "size"),
+    "too few of them": (with_field("sums", 40 + 18 + 25, "B", 4), "size"),
+    "too many": (wire.pack(RECORDS["sums"])[:40] + bytes(200) + with_field("sums", 83, "B", 19)[58:], "range"),
+    "a share above one": (with_field("sums", 42, "<e", 1.5), "value"),
+    "no ratio": (with_field("sums", 46, "<f", NAN), "value"),
+    "a ratio below zero": (with_field("sums", 46, "<f", -1.0), "value"),
+    "a ratio that no samples have": (with_field("sums", 46, "<f", 1e4), "value"),
+    "weights absurd": (with_field("sums", -16, "<f", INF), "value"),
+    "average": (with_field("sums", 58, "<Q", 2**63), "range"),
     "a guard around no kind": (with_field("guard alone", 5, "B", 133), "range"),
     "vote number": (with_field("guarded", 76, "<Q", 2**63), "range"),
     "vote round": (with_field("guarded", 100, "<Q", 2**63), "range"),
@@ -129,6 +143,12 @@ def test_every_field_is_checked(case: str) -> None:
 def float_fields(record: wire.Record) -> dict[str, tuple[int, str]]:
     """Where the floating-point numbers of a record are: name, (byte, format); from the docstring of `wire`."""
     found, body, end = {"mean": (28, "<d")}, record.body, len(wire.pack(record))
+    if record.sums is not None:
+        n, tail = int((record.sums.values[wire.B] > 0.0).sum()), 48
+        end -= tail + 6 * n
+        found |= {f"share {k}": (end + 2 * k, "<e") for k in range(n)}
+        found |= {f"ratio {k}": (end + 2 * n + 4 * k, "<f") for k in range(n)}
+        found |= {f"of weights {k}": (end + 6 * n + 28 + 4 * k, "<f") for k in range(5)}
     if isinstance(body, wire.GuardedBody):
         found |= {f"sum {k}": (end - 80 + 8 * k, "<d") for k in range(10)}
         body = body.inner

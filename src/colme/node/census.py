@@ -14,7 +14,7 @@ at zero and scaled to a total of one.
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,7 @@ from colme.census.posterior import FittedMixtures, posterior_interval
 from colme.method import Place, Round
 from colme.node.messages.wire import LARGEST
 from colme.node.rounds import NumberedRounds
+from colme.noise import INDEPENDENT
 from colme.support.arrays import Array
 
 EARLIEST = 3
@@ -68,7 +69,7 @@ class AsynchronousSchedule(Schedule):
 class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
     """Per-agent form, driven by the newest messages."""
 
-    saved = (*CensusAgent.saved, "number", "start", "joined")
+    saved = (*CensusAgent.saved, "number", "start", "joined", "own_weight")
 
     def __init__(self, method: Census, place: Place):
         super().__init__(method, place)
@@ -99,12 +100,18 @@ class AsynchronousCensusAgent(NumberedRounds, CensusAgent):
     def interval(self, level: float) -> tuple[float, float]:
         """Between the quantiles of the posterior of the true mean, of this probability in all."""
         own = np.array([self.own_mean]), np.array([self.noise])
-        lower, upper = posterior_interval(level, *own, self.used.prior)
+        lower, upper = (self._stretched(end) for end in posterior_interval(level, *own, self.used.prior))
         return lower.item(), upper.item()
+
+    def _stretched(self, end: Any) -> Any:
+        """The end of an interval, for dependence between samples."""
+        if self.factors is INDEPENDENT:
+            return end
+        return self.estimate + self.sampling.stretch(self.own_weight) * (end - self.estimate)
 
     def resume(self) -> None:
         super().resume()
-        self.used = self.fitted
+        self.used, self.sampling.factors = self.fitted, self.factors
 
     def _starts(self, t: int) -> bool:
         return self.schedule.starts(t, self.began)

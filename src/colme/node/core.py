@@ -29,11 +29,13 @@ from typing import Any, ClassVar
 
 import msgspec
 
+from colme.dependence import tell_factors
 from colme.errors import CheckpointError, NodeError, positive, shorten, whole
 from colme.methods import Method, Place
 from colme.methods.intervals import PARTED
 from colme.node.backoff import Backoff
 from colme.node.cuts import Cuts
+from colme.node.dependence import AsynchronousDependence
 from colme.node.messages.adapters import WRONG_SHAPE, Nothing, device_agent, without_guard
 from colme.node.messages.wire import (
     CUT,
@@ -43,6 +45,7 @@ from colme.node.messages.wire import (
     STARTED,
     Control,
     Record,
+    SumsBody,
     WireError,
     pack,
     pack_control,
@@ -103,6 +106,7 @@ class Core:
     stale_after  age in seconds from which the record of a neighbor no longer counts
     incarnation  higher with every start, see `colme.node.device`
     max_ballots  that a node may cast in a census: more than one where there are gateways
+    independent  whether the samples of an agent are known to be independent
     """
 
     many: ClassVar[bool] = False
@@ -114,7 +118,7 @@ class Core:
         self, method: Method, name: str, neighbors: Iterable[str], *, n_agents: int, degree: int | None = None,
         sigma: float | None = None, width: float | None = None, kurtosis: float = 3.0, unit: float | None = None,
         origin: float = 0.0, level: float = 0.9, stale_after: float = 3.0, incarnation: int = 1,
-        max_ballots: int = 1,
+        max_ballots: int = 1, independent: bool = False,
     ):  # fmt: skip
         names = tuple(sorted(set(neighbors)))
         if name in names:
@@ -129,12 +133,14 @@ class Core:
         place = Place(
             agent=name, neighbors=names, n_agents=n_agents, n_edges=max(n_agents * most // 2, 1), auto_step=1.0 / most,
             sigma=sigma, width=width, kurtosis=kurtosis, unit=unit or sigma or 1.0, max_degree=most,
-            max_ballots=whole(max_ballots, "max_ballots", "max_ballots=10000", NodeError),
+            max_ballots=whole(max_ballots, "max_ballots", "max_ballots=10000", NodeError), independent=independent,
         )  # fmt: skip
         self.method, self.name, self.origin, self.level = method, name, origin, level
         self.stale_after = positive(stale_after, "stale_after", "stale_after=3.0", NodeError)
         self.incarnation = whole(incarnation, "incarnation", "incarnation=1", NodeError)
         self.agent, self.adapter = device_agent(method, place, gateway=self.many)
+        learns = method.learns_dependence and not independent
+        self.dependence = AsynchronousDependence(place) if learns else None
         self.square, self.freedom = 0.0, 0  # the sum of squared deviations of the samples, and its degrees of freedom
         self.refused = Refusals()
         self.urgent = False  # something must be saved before any message is sent
@@ -233,8 +239,11 @@ class Core:
 
     def observe(self, sample: float) -> None:
         """Add a sample beyond the one of the tick."""
-        mean, count = self.inner.own_mean, self.inner.own_count
-        self.adapter.observe(self._checked(sample))
+        mean, count, x = self.inner.own_mean, self.inner.own_count, self._checked(sample)
+        if self.dependence is not None:
+            self.dependence.observe(x, count)
+            self._tell_factors(x)
+        self.adapter.observe(x)
         self._add_square(mean, count)
 
     def tick(
@@ -260,7 +269,12 @@ class Core:
         before, mean, count = self.neighbors, self.inner.own_mean, self.inner.own_count
         fresh = {b: self.heard[b].record for b in self.fresh(now) if b not in parted}
         used = {b: record for b, record in fresh.items() if b in new} if self.adapter.once else fresh
-        self._step(self._checked(sample), used, parted)  # (2)
+        x = self._checked(sample)
+        if self.dependence is not None:
+            heard_sums = fresh | {b: self.heard[b].record for b in self.voters if self._is_fresh(b, now)}
+            self.dependence.step(self.agent.t + 1, x, count, dict(sorted(heard_sums.items())), len(heard))
+            self._tell_factors(x)
+        self._step(x, used, parted)  # (2)
         self._add_square(mean, count)
         lost = set(before).difference(self.neighbors)
         self.adapter.end_tick(fresh, bool(lost))
@@ -278,7 +292,17 @@ class Core:
     def record(self) -> Record:
         """The agent's current state as a record."""
         agent, degree = self.agent, len(self.adapter.neighbors)
-        return Record(self.incarnation, agent.t, agent.count, float(agent.mean), degree, self.adapter.body())
+        body = self.adapter.body()
+        return Record(self.incarnation, agent.t, agent.count, float(agent.mean), degree, body, sums=self._sums)
+
+    @property
+    def _sums(self) -> SumsBody | None:
+        return None if self.dependence is None else self.dependence.body
+
+    def _tell_factors(self, sample: Any) -> None:
+        """Tell the agent, which is about to observe this sample."""
+        if self.dependence is not None:
+            tell_factors(self.agent, self.dependence.factors(self.inner.own_count + (sample == sample)))
 
     def _checked(self, sample: float) -> float:
         x = float(sample) - self.origin
@@ -455,6 +479,7 @@ class Core:
                 "agent": to_plain(self.agent, self.agent.saved),
                 "adapter": to_plain(self.adapter, self.adapter.saved),
                 "cuts": self.cuts.state(),
+                "dependence": None if self.dependence is None else to_plain(self.dependence, self.dependence.saved),
             }
         )
 
@@ -477,6 +502,10 @@ class Core:
             from_plain(self.agent, self.agent.saved, saved["agent"])
             from_plain(self.adapter, self.adapter.saved, saved["adapter"])
             self.cuts.restore(saved["cuts"], names)
+            if self.dependence is not None and saved.get("dependence") is not None:
+                from_plain(self.dependence, self.dependence.saved, saved["dependence"])
+                self.dependence.resume()
+                self._tell_factors(math.nan)
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise CheckpointError(f"the saved state of {self.name!r} is torn ({error}). Use another store.") from None
         self.adapter.resume([b for b in names if b not in self.cuts.edges])

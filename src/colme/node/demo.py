@@ -149,7 +149,7 @@ class Demo:
 
     def outcome(self) -> DemoErrors:
         """The final errors. In the simulator a killed agent has no samples; everything else is the same."""
-        simulated = lockstep(self.method, np.array(self.rows), self.graph, sigma=SIGMA)[-1]
+        simulated = lockstep(self.method, np.array(self.rows), self.graph, sigma=SIGMA, independent=True)[-1]
         return DemoErrors(self._error("mean"), self._error("estimate"), _rms(simulated - np.array(self.truth)))
 
     def _error(self, what: str) -> float:
@@ -184,6 +184,7 @@ class Demo:
             table = {
                 "name": name, "network": "demo", "preset": "local", "tick_rate": RATE, "listen": [places[a]],
                 "n_agents": self.n_agents, "n_edges": self.graph.n_edges, "report_every": _REPORT,
+                "independent": True,
                 "method": method_table(self.method),
                 "modules": self.modules,
                 "neighbors": [

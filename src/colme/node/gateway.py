@@ -38,7 +38,7 @@ from colme.node.messages.adapters import CensusAdapter
 from colme.node.messages.wire import LARGEST, Record
 from colme.node.readings import LocalReadings
 from colme.node.security.trust import SURPRISE
-from colme.noise import add_square, student
+from colme.noise import add_square, own_weight, student
 from colme.support.arrays import Floats, Integers
 
 KERNELS = 16
@@ -66,6 +66,7 @@ class GatewayAgent(AsynchronousCensusAgent):
         super().__init__(method, place)
         self.mean, self.estimate = np.full((2, 1), np.nan)
         self.count, self.group = np.zeros((2, 1), np.int64)
+        self.own_weight = np.ones(1)
         self.probability = np.zeros(1)
 
     @property
@@ -112,12 +113,14 @@ class GatewayAgent(AsynchronousCensusAgent):
         """Equation (5), for all."""
         fitted = self._fit() if self.rounds > 0 and not self.completed else self.fitted
         if not self.has_posterior.any():
-            self.estimate, self.variance = self.own_mean.copy(), self.noise
+            self.estimate, self.variance, self.own_weight = self.own_mean.copy(), self.noise, np.ones(len(self.mean))
             return
         few = len(self.mean) <= KERNELS + 1
         found = (posteriors if few else posterior_numpy.posteriors)(self.own_mean, self.noise, fitted.prior)
+        self.own_weight = own_weight(found.variance, self.noise)
         self.estimate, self.variance, self.group, self.probability = (
-            found.estimate, found.variance, found.group.astype(np.int64), found.probability
+            found.estimate, found.variance * self.sampling.stretch(self.own_weight) ** 2,
+            found.group.astype(np.int64), found.probability,
         )  # fmt: skip
 
     @property
@@ -131,7 +134,8 @@ class GatewayAgent(AsynchronousCensusAgent):
     def interval(self, level: float) -> Any:
         few = len(self.mean) <= KERNELS + 1
         find = posterior_interval if few else posterior_numpy.posterior_interval
-        return find(level, self.own_mean, self.noise, self.used.prior)
+        lower, upper = find(level, self.own_mean, self.noise, self.used.prior)
+        return self._stretched(lower), self._stretched(upper)
 
     def resume(self) -> None:
         super().resume()
@@ -144,7 +148,8 @@ class GatewayAgent(AsynchronousCensusAgent):
 
     def rearrange(self, rows: Integers) -> None:
         """Keep these rows, in this order; row 0 where an agent is new."""
-        take(self, ("mean", "count", "estimate", "variance", "group", "probability", "channels", "binned"), rows)
+        each = "mean", "count", "estimate", "variance", "own_weight", "group", "probability", "channels", "binned"
+        take(self, each, rows)
         take(self.sampling, self.sampling.saved, rows)
         self.sampling.earlier[1:][rows[1:] == 0] = 0.0
         if self.sampling.variance is not None:
@@ -181,7 +186,7 @@ class GatewayAdapter(CensusAdapter):
         """As of any census, for each local agent."""
         agent = self.agent
         n = np.maximum(agent.own_count, 1)
-        radius = student(level, n - 1.0) * np.sqrt(variance / n)
+        radius = student(level, n - 1.0) * np.sqrt(variance * agent.factors.high_of_own / n)
         ends = agent.interval(level)
         sides = agent.estimate - radius, agent.estimate + radius
         return tuple(np.where(agent.has_posterior, end, side) for end, side in zip(ends, sides, strict=True))
@@ -301,11 +306,14 @@ class Gateway(Core):
 
     def _rearrange(self, rows: Integers) -> None:
         self.inner.rearrange(rows)
+        if self.dependence is not None:
+            self.dependence.rearrange(rows)
+            self._tell_factors(math.nan)
         take(self, ("square", "freedom", "_seen", "_reported"), rows)
         if self.readings is not None:
             self.readings.rearrange(rows)
         if self.agent is not self.inner:
-            judged = ("mean", "estimate", "variance", "count", "square", "first", "judges", "each")
+            judged = ("mean", "estimate", "variance", "count", "square", "lag", "first", "judges", "each")
             take(self.agent.judgment, judged, rows)
             take(self.agent, ("mean", "count", "estimate"), rows)
 
@@ -348,12 +356,15 @@ class Gateway(Core):
         count, mean, n, average = self.agent.count[seen], self.agent.mean[seen], self.n_samples, math.nan
         if n:
             average = float(mean[0] + (count * (mean - mean[0])).sum() / n)
-        return Record(self.incarnation, self.agent.t, n, average, len(self.neighbors), self.adapter.body())
+        body = self.adapter.body()
+        return Record(self.incarnation, self.agent.t, n, average, len(self.neighbors), body, sums=self._sums)
 
     def restore(self, raw: bytes) -> None:
         super().restore(raw)
         n = len(self.names) + 1
         self._name(self.names)
+        if self.dependence is not None and len(self.dependence.count) != n:  # its samples were known to be independent
+            self.dependence.rearrange(np.zeros(n, np.int64))
         self.waiting = [(str(name), float(x)) for name, x in self.waiting]
         self._seen, self._reported = np.full(n, np.nan), np.zeros(n, np.int64)
         if self.readings is not None:
@@ -366,7 +377,7 @@ def core_of(config: NodeConfig, *, incarnation: int = 1) -> Core:
     known: dict[str, Any] = {
         "n_agents": config.n_agents or len(config.peers) + 1, "degree": config.degree,
         "sigma": getattr(config.method, "sigma", None), "origin": config.origin, "level": config.level,
-        "stale_after": config.freshness, "max_ballots": config.max_ballots,
+        "stale_after": config.freshness, "max_ballots": config.max_ballots, "independent": config.independent,
         "incarnation": incarnation,
     }  # fmt: skip
     if config.gateway is None:

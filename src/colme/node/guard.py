@@ -5,10 +5,8 @@ step number has grown by a tenth since the last one. Its values are the own sums
 method and the agents of cut edges that are still heard (`Core.voters`); after the last round the filter learns from
 them. Four things are added on devices:
 
-(a) how far a neighbor's sums can be from the own ones is bounded: by twice the median over all neighbors and the own
-    size, for each sum and in every round. So a liar counts like an agent or two, whatever it sends, and in later
-    rounds, when honest agents agree, like less. Nothing less would do: sums have no bound of their own, since a large Q
-    alone, which any noise could have, makes a large A possible
+(a) how far a neighbor's sums can be from the own ones is bounded, as `SumsRounds` does. Nothing less would do: sums
+    have no bound of their own, since a large Q alone, which any noise could have, makes a large A possible
 (b) whatever others send, lambda is at most what the agent's own samples allow, three standard errors above its own
     A / D; and no more than A / D itself where that is 3.5 standard errors below one. They see gross harm only, but need
     no neighbor
@@ -28,20 +26,17 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Hashable, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
-from colme.consensus import metropolis_weight
 from colme.gossip import Gossip
 from colme.guard import EARLY, FORGET, INTERVAL_SUMS, SUMS, GuardedAgent, GuardedMethod, Judgment
 from colme.method import Agent, Round
-from colme.node.rounds import NumberedRounds
+from colme.node.rounds import SumsRound, SumsRounds
 from colme.node.security.trust import PAUSE
 from colme.support.arrays import Floats, Mask
 
-TYPICAL = 2.0
-"""Bound (a), in medians."""
 GROWTH = 0.2
 """The part of its time that an agent spends in a vote, at most, before it no longer waits."""
 SHARE = 0.75
@@ -58,36 +53,18 @@ FEWEST_VOICES = 3
 _MEDIAN_ERROR = math.sqrt(0.5 * math.pi)  # of a median of normal numbers, relative to that of their mean
 
 
-class SumsRound(NamedTuple):
-    """The message to another voter: the sums after this round and after the one before, the number of agents that the
-    sender votes with, and a `colme.node.rounds.RoundHead`."""
-
-    values: Floats
-    before: Floats
-    degree: int
-    number: int
-    began: int
-    since: int
-    round: int
-    epoch: int
-
-    def of_round(self, number: int) -> Floats:
-        """The sums of this round, or of a later one."""
-        return self.values if self.round == number else self.before
-
-
-class AsynchronousJudgment(NumberedRounds, Judgment):
+class AsynchronousJudgment(SumsRounds, Judgment):
     """The judgment of one agent, which votes with the newest messages of its neighbors."""
 
-    saved = (*Judgment.saved, "number", "start", "joined", "handed_in", "voices")
+    saved = (*Judgment.saved, *SumsRounds.saved, "handed_in", "voices")
+    signed = 1
 
     def __init__(self, method: GuardedMethod, gossip: Gossip, inner: Agent):
         super().__init__(method, gossip, np.array([[SHARE * gossip.agents_reached(gossip.rounds)]]), 1)
         self.inner = inner  # the agent of the method
         self.own, self.now, self.before = np.zeros((3, 1, INTERVAL_SUMS))  # all methods have intervals
         self.window, self.recent = np.zeros((2, 1, INTERVAL_SUMS))
-        self.t = self.degree = 0
-        self.listened = 0  # messages of all rounds of the vote
+        self.t = 0
         self.handed_in = np.zeros(SUMS)  # own sums of the votes so far; half of them in the last half of the time
         self.voices: dict[str, Floats] = {}  # what each voter handed in, half-forgotten; "": the agent
         self.each = np.zeros((1, SUMS))  # as `handed_in` and `own`, of each local agent of a gateway
@@ -106,18 +83,8 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
         known = ~np.isnan(sums[:, 0])
         self.each[known] += sums[known, :SUMS]
 
-    @property
-    def message(self) -> SumsRound:
-        return SumsRound(
-            self.now[0], self.before[0], self.degree, self.number, self.began, self.since, self.round, self.t
-        )
-
     def _starts(self, t: int) -> bool:
         return self.own[0, 1] > 0.0 and t >= PAUSE * self.began
-
-    @property
-    def _n_rounds(self) -> int:
-        return self.gossip.rounds
 
     @property
     def _growth(self) -> float:
@@ -130,8 +97,8 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
         self.voices = {b: kept * sums for b, sums in self.voices.items()}
         self.voices[""] = self.voices.get("", np.zeros(SUMS)) + self.own[0, :SUMS]
         self._counted = set()
-        self.now[:], self.before[:], self.own[:] = self.own, 0.0, 0.0
-        self.rounds = self.listened = 0
+        self._begin(self.own)
+        self.own[:] = 0.0
 
     def hear_voices(self, heard: Mapping[Hashable, SumsRound]) -> None:
         """Add what voters have handed in to the vote that this agent is in, once each; forget those that no longer
@@ -173,22 +140,6 @@ class AsynchronousJudgment(NumberedRounds, Judgment):
         error = statistics.median(math.sqrt(Q) / D for _, D, Q in voices) * _MEDIAN_ERROR / math.sqrt(len(voices))
         return max(middle, 0.0) if middle + CONVINCED * error < 1.0 else math.inf
 
-    def _next_round(self, same: Mapping[Hashable, SumsRound], *, plain: bool) -> None:
-        own = self.now[0].copy()
-        away = np.array([message.of_round(self.round) - own for message in same.values()]).reshape(-1, len(own))
-        sizes = np.abs([own, *away])
-        if not own.any() and sizes.any():  # nothing was judged here: only those who did can say what is typical
-            sizes = sizes[sizes.any(axis=1)]
-        most = TYPICAL * _lower_median(sizes)  # (a)
-        value = own.copy()
-        for message, difference in zip(same.values(), np.clip(away, -most, most), strict=True):
-            value += metropolis_weight(self.degree, message.degree) * difference
-        if self.rounds > 0 and not plain:
-            value = self.gossip.momentum * (value - self.before[0]) + self.before[0]
-        value[1:] = np.maximum(value[1:], 0.0)
-        self.before[0], self.now[0] = own, value
-        self.listened += len(same)
-
     def _complete(self) -> None:
         if self.now[0, 1] > 0.0:  # else there was nothing to judge yet
             self._learn(self.learned, keep=True)
@@ -220,11 +171,6 @@ def like(own: Any, values: Floats) -> Any:
     return values if np.ndim(own) else values.item()
 
 
-def _lower_median(values: Floats) -> Any:
-    """The median of each column; of two in the middle the smaller."""
-    return np.sort(values, axis=0)[(len(values) - 1) // 2]
-
-
 class AsynchronousGuardedAgent(GuardedAgent):
     """Per-agent form: a step judges and lets the method make its own, and `vote` ends the tick."""
 
@@ -241,12 +187,16 @@ class AsynchronousGuardedAgent(GuardedAgent):
         return self.judgment.trust.item()
 
     def observe(self, sample: float) -> None:
-        self.judgment.observe(np.atleast_1d(sample))
+        self._judge(sample)
         self.inner.observe(sample)
         self._copy()
 
-    def step(self, sample: float) -> Round:
+    def _judge(self, sample: Any) -> None:
+        self.judgment.factors = self.factors
         self.judgment.observe(np.atleast_1d(sample))
+
+    def step(self, sample: float) -> Round:
+        self._judge(sample)
         yield from self.inner.step(sample)
         self._copy()
 
@@ -261,6 +211,7 @@ class AsynchronousGuardedAgent(GuardedAgent):
     def resume(self) -> None:
         """After a restart: join the vote again. A state from before there were guards has none to restore."""
         self._copy()
+        self.judgment.factors = self.factors
         self.judgment.resume()
         self.judgment.each = np.zeros((len(self.judgment.mean), SUMS))
         if np.isnan(self.estimate).all():

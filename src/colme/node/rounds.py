@@ -1,4 +1,4 @@
-"""Rounds of gossip without a common tick: what `AsynchronousCensusAgent` and the guard of a device have in common.
+"""Rounds of gossip without a common tick: what the census, the guard and the dependence of a device have in common.
 
 Averages over all agents have numbers, and so have their rounds. From the perspective of agent a, at its own tick t:
 
@@ -12,6 +12,10 @@ Averages over all agents have numbers, and so have their rounds. From the perspe
 (4) after the last round it uses the average, but goes on sending its values
 
 Late, lost and repeated messages therefore cost time and change nothing else.
+
+What is averaged may be a few sums (`SumsRounds`). How far a neighbor's sums can be from the own ones is then bounded:
+by twice the median over all neighbors and the own size, for each sum and in every round. So a liar counts like an agent
+or two, whatever it sends, and in later rounds, when honest agents agree, like less.
 """
 
 from __future__ import annotations
@@ -19,15 +23,22 @@ from __future__ import annotations
 import statistics
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Mapping
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
+import numpy as np
+
+from colme.consensus import metropolis_weight
+from colme.gossip import Gossip
 from colme.node.security.trust import PAUSE
+from colme.support.arrays import Array, Floats
 
 PATIENCE = 2
 """Ticks that a round waits for a neighbor, at least; later, as many as there are until the next average begins."""
 JUMP = 2**40
 """The largest increase of the number that is accepted, so that 2^22 false messages in a row would be needed to exhaust
 it; also the largest age of an average."""
+TYPICAL = 2.0
+"""Medians by which a neighbor's sums may differ from the own ones."""
 
 
 class RoundHead(Protocol):
@@ -153,3 +164,70 @@ class NumberedRounds(ABC):
         self.number, self.began = number, began
         self.start, self.joined = self.t - min(since, JUMP), self.t
         self.round = self.waited = 0
+
+
+class SumsRound(NamedTuple):
+    """The message to another agent: the sums after this round and after the one before, the number of agents that the
+    sender averages with, and a `RoundHead`."""
+
+    values: Array
+    before: Array
+    degree: int
+    number: int
+    began: int
+    since: int
+    round: int
+    epoch: int
+
+    def of_round(self, number: int) -> Array:
+        """The sums of this round, or of a later one."""
+        return self.values if self.round == number else self.before
+
+
+class SumsRounds(NumberedRounds):
+    """Rounds on sums: those of one agent, or of all local agents of a gateway together."""
+
+    signed: ClassVar[int] = 0
+    """The first so many sums may be negative."""
+
+    now: Array  # (1, sums): z(k)
+    before: Array  # z(k - 1)
+    gossip: Gossip
+    degree = 0  # agents that it averages with
+    listened = 0  # messages of all rounds of the average
+
+    @property
+    def message(self) -> SumsRound:
+        return SumsRound(
+            self.now[0], self.before[0], self.degree, self.number, self.began, self.since, self.round, self.t
+        )
+
+    @property
+    def _n_rounds(self) -> int:
+        return self.gossip.rounds
+
+    def _begin(self, sums: Array) -> None:
+        """With these sums of its own."""
+        self.now[:], self.before[:] = sums, 0.0
+        self.rounds = self.listened = 0
+
+    def _next_round(self, same: Mapping[Hashable, SumsRound], *, plain: bool) -> None:
+        own = self.now[0].copy()
+        away = np.array([message.of_round(self.round) - own for message in same.values()]).reshape(-1, len(own))
+        sizes = np.abs([own, *away])
+        if not own.any() and sizes.any():  # no sums here: only those who have some can say what is typical
+            sizes = sizes[sizes.any(axis=1)]
+        most = TYPICAL * _lower_median(sizes)
+        value = own.copy()
+        for message, difference in zip(same.values(), np.clip(away, -most, most), strict=True):
+            value += metropolis_weight(self.degree, message.degree) * difference
+        if self.rounds > 0 and not plain:
+            value = self.gossip.momentum * (value - self.before[0]) + self.before[0]
+        value[self.signed :] = np.maximum(value[self.signed :], 0.0)
+        self.before[0], self.now[0] = own, value
+        self.listened += len(same)
+
+
+def _lower_median(values: Floats) -> Any:
+    """The median of each column; of two in the middle the smaller."""
+    return np.sort(values, axis=0)[(len(values) - 1) // 2]

@@ -66,6 +66,8 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     n_edges    edges in the network (default: its own)
     origin     subtracted from all samples; near the data, and the same everywhere
     level      of the interval around the estimate
+    independent   whether the samples of an agent are known to be independent; if not, agents learn together how they
+                  depend on each other, and how much less certain their means therefore are
     report_every  seconds between two reports of the estimate
     save_every    ticks between two saves; if the process dies, at most the samples in between are lost
     sync_every    seconds between two saves that survive a power cut, too
@@ -93,6 +95,7 @@ class NodeConfig(Configuration, frozen=True, kw_only=True):
     n_edges: int | None = None
     origin: float = 0.0
     level: float = 0.9
+    independent: bool = False
     report_every: float = 1.0
     save_every: int = 20
     sync_every: float = 60.0

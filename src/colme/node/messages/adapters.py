@@ -25,7 +25,7 @@ from colme.method import Agent, Method, Place, named
 from colme.methods.consensus import ConsensusAgent, ConsensusMessage, FlowAgent, FlowMessage
 from colme.methods.intervals import PARTED, IntervalAgent
 from colme.node.census import AsynchronousCensusAgent, RoundMessage
-from colme.node.guard import AsynchronousGuardedAgent, AsynchronousJudgment, SumsRound, like
+from colme.node.guard import AsynchronousGuardedAgent, AsynchronousJudgment, like
 from colme.node.messages.wire import (
     LARGEST,
     MOST_ITEMS,
@@ -39,6 +39,7 @@ from colme.node.messages.wire import (
     Record,
     name_hash,
 )
+from colme.node.rounds import SumsRound
 from colme.node.security.trust import (
     MAX_FLOW,
     MAX_PULL,
@@ -156,7 +157,7 @@ class Adapter:
         """An interval for the true mean, at this level. Default: Student's interval of the own mean, from the variance
         of its samples, moved to the estimate."""
         n, estimate = max(self.agent.own_count, 1), float(self.agent.estimate)
-        radius = student(level, np.array(n - 1.0)).item() * math.sqrt(variance / n)
+        radius = student(level, np.array(n - 1.0)).item() * math.sqrt(variance * self.agent.factors.high_of_own / n)
         return estimate - radius, estimate + radius
 
     def vote(self, fresh: Mapping[str, Record], degree: int) -> None:
@@ -495,9 +496,11 @@ class GuardedAdapter(Adapter):
     def interval(self, level: float, variance: float) -> tuple[float, float]:
         """The method's interval, guarded: see `colme.guard.Judgment.interval`."""
         judgment: AsynchronousJudgment = self.agent.judgment
+        square = judgment.square.copy()
         judgment.square[:] = variance * np.maximum(self.agent.inner.own_count - 1, 1)
         with np.errstate(over="ignore", invalid="ignore"):  # infinite ends of no weight
             lower, upper = judgment.interval(*self.inner.interval(level, variance), level)
+        judgment.square[:] = square  # finite
         return like(self.agent.mean, lower), like(self.agent.mean, upper)
 
 

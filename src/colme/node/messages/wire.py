@@ -13,6 +13,9 @@ needs:
     any        MessagePack of the messages in each exchange of a step: [the same to all, {neighbor: another}]
     guard      after any of these, if 128 is added to the kind: vote u64, began u64, since u64, round u64,
                degree u64, 5 x sum f64, 5 x sum of the round before f64; the last two are zero without intervals
+    sums       last, if 64 is added to the kind: for the first n sizes n x B_b / B_1 f16, n x A_b / B_b f32; then
+               average u64, began u64, since u64, round u8, n u8, degree u16, B_1 f32, and the sums of w, w^2, s and
+               agents f32
 
 Numbers are finite. NaN stands for what is missing: mean, center and estimate before the first sample (the estimate
 until it was used), the center of a kurtosis that is not defined, and a flow whose edge is cut. A radius may be
@@ -39,6 +42,7 @@ from typing import Any, Final
 import msgspec
 import numpy as np
 
+from colme.dependence import SIZES, SUMS, A, B
 from colme.errors import ColmeError, NodeError
 from colme.methods.intervals import AgentIntervals
 from colme.support.arrays import Array
@@ -61,15 +65,24 @@ _HEAD = struct.Struct("<4sBBBBIQQdHH")
 _CONTROL, _EDGE = struct.Struct("<4sBBIQ"), struct.Struct("<4sBBBxIQ")
 _CONSENSUS, _FLOW, _HISTOGRAM = struct.Struct("<dqI"), struct.Struct("<d"), struct.Struct("<QQQQ")
 _SUMS = struct.Struct("<QQQQQ10d")
+_DEPENDENCE = struct.Struct("<QQQBBH5f")
+_PER_SIZE = 6
+"""Bytes of a pair B_b / B_1, A_b / B_b."""
 PAIR, _ITEM = struct.Struct("<dd"), struct.Struct("<Qd")
 GUARDED = 128
 """Added to the kind of a body that has the sums of a guard behind it."""
+DEPENDENT = 64
+"""Added to the kind of a body with sums of dependence behind it."""
 LARGEST_SUM = 1e150
 """The largest sum of a guard: of fourth powers of numbers up to `LARGEST`."""
+LARGEST_RATIO = 6.0 * SIZES[-1]
+"""Beyond any A_b / B_b (`colme.node.dependence`)."""
 MOST_NUMBER = 2**62
 """The largest epoch, count and the like: the sum of two still fits into u64 and i64."""
 
-MOST_BYTES = _HEAD.size + MOST_INTERVALS * PAIR.size + _HISTOGRAM.size + MOST_ITEMS * 16 + _SUMS.size
+MOST_SUMS = _DEPENDENCE.size + len(SIZES) * _PER_SIZE
+"""The largest size of the sums of dependence in a record."""
+MOST_BYTES = _HEAD.size + MOST_INTERVALS * PAIR.size + _HISTOGRAM.size + MOST_ITEMS * 16 + _SUMS.size + MOST_SUMS
 """Size of the longest record."""
 
 
@@ -138,6 +151,18 @@ class GuardedBody(msgspec.Struct, frozen=True):
     before: Any
 
 
+class SumsBody(msgspec.Struct, frozen=True):
+    """Average number `average` of the sums of dependence (`colme.dependence`, equation (3)), begun at step `began` of
+    the agent that began it, `since` steps ago: the sums after `round` rounds. It averages with `degree` others."""
+
+    average: int
+    began: int
+    since: int
+    round: int
+    degree: int
+    values: Any
+
+
 Body = ConsensusBody | FlowBody | HistogramBody | AnyBody | GuardedBody | None
 _KINDS: tuple[type | None, ...] = (None, ConsensusBody, FlowBody, HistogramBody, AnyBody)
 _ANY = msgspec.msgpack.Decoder(list[Exchange])
@@ -153,6 +178,7 @@ class Record(msgspec.Struct, frozen=True):
     degree: int
     body: Body = None
     turn: int = 0
+    sums: SumsBody | None = None
 
     @property
     def age_mark(self) -> tuple[int, int, int]:
@@ -192,6 +218,8 @@ def pack(record: Record) -> bytes:
         end = _SUMS.pack(body.vote, body.began, body.since, body.round, body.degree, *body.values, *body.before)
         body = body.inner
     kind = _KINDS.index(None if body is None else type(body)) + (GUARDED if end else 0)
+    if record.sums is not None:
+        kind, end = kind + DEPENDENT, end + _pack_sums(record.sums)
     if isinstance(body, ConsensusBody):
         intervals, tail = body.intervals, _CONSENSUS.pack(body.estimate, body.restart, body.generation)
     elif isinstance(body, FlowBody):
@@ -204,7 +232,7 @@ def pack(record: Record) -> bytes:
         tail += masses.astype("<f4").tobytes()
     elif isinstance(body, AnyBody):
         tail = msgspec.msgpack.encode(body.exchanges)
-        most = MOST_BYTES - _HEAD.size - _SUMS.size
+        most = MOST_BYTES - _HEAD.size - _SUMS.size - MOST_SUMS
         if len(tail) > most:
             raise NodeError(f"a message of {len(tail)} bytes: a record holds at most {most}. Send less per step.")
     head = _HEAD.pack(
@@ -230,7 +258,8 @@ def unpack(raw: bytes) -> Record:
     n_intervals = code & ~ERRORS
     check_beginning(magic, RECORD, version)
     incarnation, epoch, count = numbers
-    guarded, kind = kind >= GUARDED, kind % GUARDED
+    guarded, dependent, kind = kind >= GUARDED, bool(kind & DEPENDENT), kind % DEPENDENT
+    raw, sums = _unpack_sums(raw) if dependent else (raw, None)
     raw, end = (raw[: -_SUMS.size], raw[-_SUMS.size :]) if guarded else (raw, b"")
     if len(raw) < _HEAD.size:
         raise WireError("size", f"{len(raw) + len(end)} bytes")
@@ -272,7 +301,41 @@ def unpack(raw: bytes) -> Record:
             raise WireError("value", "a body that is no MessagePack of messages") from None
     if guarded:
         body = _guarded(body, end)
-    return Record(incarnation, epoch, count, mean, degree, body, turn)
+    return Record(incarnation, epoch, count, mean, degree, body, turn, sums)
+
+
+def _pack_sums(body: SumsBody) -> bytes:
+    """B_b is rounded to eleven bits, A_b along with it."""
+    values = np.asarray(body.values, np.float32)
+    first, n = values[B][0], int((np.cumsum(values[B][::-1] > 0.0) > 0).sum())
+    share = (values[B][:n] / first).astype("<f2") if n else np.empty(0, "<f2")
+    ratio = np.divide(values[A][:n], values[B][:n], out=np.zeros(n, "<f4"), where=values[B][:n] > 0.0)
+    head = body.average, body.began, body.since, min(body.round, 255), n, min(body.degree, 65535)
+    return share.tobytes() + ratio.tobytes() + _DEPENDENCE.pack(*head, first, *values[-4:])
+
+
+def _unpack_sums(raw: bytes) -> tuple[bytes, SumsBody]:
+    """(what is before the sums, the sums)."""
+    if len(raw) < _HEAD.size + _DEPENDENCE.size:
+        raise WireError("size", f"{len(raw)} bytes")
+    average, began, since, round_, n, degree, first, *rest = _DEPENDENCE.unpack(raw[-_DEPENDENCE.size :])
+    begin = len(raw) - _DEPENDENCE.size - n * _PER_SIZE
+    if begin < _HEAD.size:
+        raise WireError("size", f"{len(raw)} bytes")
+    if n > len(SIZES) or max(average, began, since) > MOST_NUMBER:
+        raise WireError("range", f"average {average}, begun at {began}, {since} ago, {n} sizes")
+    with np.errstate(invalid="ignore"):  # any bits
+        share = np.frombuffer(raw, "<f2", n, begin).astype(np.float32)
+        ratio = np.frombuffer(raw, "<f4", n, begin + 2 * n).astype(np.float32)
+        numbers = np.concatenate([share, ratio, [first, *rest]])
+    possible = np.all((numbers >= 0.0) & (numbers <= LARGEST)) and np.all(ratio <= LARGEST_RATIO)
+    if not possible or np.any(share > share[:1]) or np.any(share[:1] != 1.0):
+        raise WireError("value", "sums that no samples have")
+    values = np.zeros(SUMS, np.float32)
+    values[B][:n] = share * np.float32(first)
+    values[A][:n] = ratio * values[B][:n]
+    values[-4:] = rest
+    return raw[:begin], SumsBody(average, began, since, round_, degree, values)
 
 
 def _guarded(body: Any, raw: bytes) -> GuardedBody:

@@ -137,8 +137,8 @@ class MemoryTransport:
 
 
 def lockstep_over(network: MemoryNetwork, method: Method, samples: Floats, graph: Graph, **known: Any) -> Floats:
-    """Estimates (steps, agents): as `colme.lockstep.lockstep` of independent samples, to the bit. Agents have texts for
-    names; `known` are the arguments of `agents_of`."""
+    """Estimates (steps, agents): as `colme.lockstep.lockstep` of independent samples, to the bit. (The wire rounds the
+    sums of dependence.) Agents have texts for names; `known` are the arguments of `agents_of`."""
     n = graph.n_agents
     names = [f"{a:0{len(str(n))}d}" for a in range(n)]
     agents = agents_of(method, graph, names=names, gaps=bool(np.isnan(samples).any()), **known | {"independent": True})
