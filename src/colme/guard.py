@@ -22,8 +22,9 @@ sample shows of the mean X of the n samples before it, summed to V, the squared 
 R = V - 2 lambda A + lambda^2 D. If it exceeds the claimed one, C, by two of its standard errors, intervals are widened
 by sqrt(R / C).
 
-Where samples depend on each other (`colme.dependence`), x has the covariance c s^2 with X, so that g misses
-(1 - w) c s^2, where w is the weight of X in y; it is added. V is multiplied by the factor of the variance of a mean.
+Where samples depend on each other (`colme.dependence`), x has the covariance c sigma^2 with X, so that g misses
+(1 - w) c sigma^2, where w is the weight of X in y; it is added. What x shows of the variance of X is multiplied by what
+makes it right.
 
 The method itself is not touched: y is what it would be without a guard. Trust is lost in one vote, by the part that
 falls to zero, and regained step by step. What holds, and for whom (the average over agents, not each class), is in
@@ -254,9 +255,8 @@ class Judgment:
     def observe(self, sample: Any) -> None:
         """Equation (1), when the samples of a step arrive (NaN: none)."""
         away = sample - self.mean
-        sums = judged_sums(
-            away, self.mean, self.count, self.estimate, self.variance, self.factors.high_of_own, self.lag
-        )
+        factor = self.factors.of_next(self.count)
+        sums = judged_sums(away, self.mean, self.count, self.estimate, self.variance, factor, self.lag)
         known = ~np.isnan(sums[0])
         self._add(known & self.judges, np.stack(sums[: self.own.shape[1]], axis=-1))
         shown = away * away / (self.count + 1.0)
@@ -305,8 +305,9 @@ class Judgment:
         if self.factors is INDEPENDENT:
             self.lag[:] = 0.0
         else:
-            left_out = 1.0 - np.minimum(form.own_weight, 1.0)
-            self.lag[:] = left_out * self.factors.next * (self.square / np.maximum(self.count - 1.0, 1.0))
+            factors, left_out = self.factors, 1.0 - np.minimum(form.own_weight, 1.0)
+            of_own = factors.next * factors.high_of_own / factors.high
+            self.lag[:] = left_out * of_own * (self.square / np.maximum(self.count - 1.0, 1.0))
         if not gossiped:
             self._read(self.learned, self.last, t)
 
@@ -383,7 +384,7 @@ class ArrayJudgment(Judgment):
 
     def observe(self, sample: Any) -> None:
         _judge(
-            sample, self.mean, self.count, self.estimate, self.variance, self.factors.high_of_own, self.lag,
+            sample, self.mean, self.count, self.estimate, self.variance, self.factors.of_next(self.count), self.lag,
             self.judges, self.own.T, self.square,
         )  # fmt: skip
 
@@ -472,12 +473,13 @@ class GuardedState(State):
     def restored(self) -> None:
         self.inner.restored()
         self.judgment.believed = bool((self.judgment.trust == 1.0).all())
+        self.judgment.factors = self.world.factors
         self.world.hood.refresh(self.judgment.seen.reshape(-1))
 
     def step(self, world: World) -> None:
         judgment = self.judgment
-        judgment.factors = world.factors
         judgment.observe(world.newest)
+        judgment.factors = world.factors
         self.inner.step(world)
         gossiped = judgment.starts(world.t)
         judgment.end_step(self.inner, world.t, gossiped=gossiped)
@@ -568,8 +570,8 @@ class GuardedAgent(Agent):
 
     def step(self, sample: float) -> Round:
         judgment = self.judgment
-        judgment.factors = self.factors
         judgment.observe(np.array([sample]))
+        judgment.factors = self.factors
         yield from self.inner.step(sample)
         self.t, self.count, self.mean = self.inner.t, self.inner.count, self.inner.mean
         gossiped = judgment.starts(self.t)

@@ -115,7 +115,11 @@ class Factors(NamedTuple):
     high_of_own: Any
     """Of s^2 / n, for intervals."""
     next: Any
-    """Of s^2: the covariance of the mean with the next sample."""
+    """Of sigma^2: the covariance of the mean with the next sample."""
+
+    def of_next(self, n: Any) -> Any:
+        """Of (x - X)^2 / (n + 1), x the sample after the n of mean X: its expectation is then the variance of X."""
+        return 1.0 if self is INDEPENDENT else self.high * (n + 1.0) / (n + self.high - 2.0 * n * self.next)
 
 
 INDEPENDENT = Factors(1.0, 1.0, 1.0, 1.0, 0.0)
@@ -281,13 +285,22 @@ class SamplingNoise:
             self.earlier, self.frame = np.where(self.count[:, None] > 0, now, 0.0), frame
         return parts
 
+    def _ratios(self, channel: Callable[[int], Floats]) -> tuple[Floats, Floats, Floats, Floats]:
+        """As `average_ratio`, and the counts at the check. Where samples depend on each other a mean above one, which
+        shrinks estimates more, is as small as the factors allow."""
+        mean, variance, part = average_ratio(*(channel(RATIO + k) for k in range(3)))
+        n = self.earlier[:, 2]
+        if self.factors is not INDEPENDENT:
+            share = (n - np.minimum(self.factors.high, n)) / np.maximum(n - self.factors.low, 1.0)
+            mean = np.where(mean > 1.0, np.maximum(mean * np.minimum(share, 1.0), 1.0), mean)
+        return mean, variance, part, n
+
     def notice(self, channel: Callable[[int], Floats], agents: Any) -> Mask:
         """In the first steps, while averages are under way: which agents see that sigma is smaller than they know, and
         use a smaller one from now on."""
         if self.variance is None:
             return np.zeros(len(self.count), bool)
-        mean, variance, part = average_ratio(*(channel(RATIO + k) for k in range(3)))
-        count = self.earlier[:, 2]
+        mean, variance, part, count = self._ratios(channel)
         scale = corrected_scale(mean, variance, agents * part, count)
         smaller = (agents * part >= FEWEST_RATIOS) & (count < EARLY) & (scale < np.minimum(self.factor, 1.0))
         smaller &= is_constant(self.function)
@@ -300,8 +313,7 @@ class SamplingNoise:
             total, part = channel(AVERAGE), channel(AVERAGE + 1)
             there = (part > FEWEST_PARTS) & (total > 0.0)
             self.average = np.where(there, total / np.maximum(part, FEWEST_PARTS), self.average)
-        mean, variance, part = average_ratio(*(channel(RATIO + k) for k in range(3)))
-        count = self.earlier[:, 2]
+        mean, variance, part, count = self._ratios(channel)
         checked = agents * part >= FEWEST_RATIOS
         if not checked.any():
             return

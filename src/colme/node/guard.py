@@ -192,8 +192,8 @@ class AsynchronousGuardedAgent(GuardedAgent):
         self._copy()
 
     def _judge(self, sample: Any) -> None:
-        self.judgment.factors = self.factors
         self.judgment.observe(np.atleast_1d(sample))
+        self.judgment.factors = self.factors
 
     def step(self, sample: float) -> Round:
         self._judge(sample)

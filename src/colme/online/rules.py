@@ -51,7 +51,7 @@ from colme.support.arrays import Floats, Integers
 
 GROWTH = 0.05
 """A vote is due when there are this many times more samples, and at least one per agent"""
-DEPENDENCE_GROWTH, AHEAD = 1.4, 2.0
+DEPENDENCE_GROWTH, AHEAD = 1.2, 2.0
 """Samples that are more, by this factor, before their dependence is learned anew; and those that it is learned for."""
 ARRIVALS = 1.2
 """or when there are this many times as many agents."""
