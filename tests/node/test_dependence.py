@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 import colme
 from colme.dependence import CLIP, NUMBER, SIZES, SUMS, WEIGHT, WEIGHT_2, A, B, learn
 from colme.graphs import random_regular_graph
+from colme.node.config.node_toml import NodeConfig
 from colme.node.dependence import LARGEST_HONEST, AsynchronousDependence, plausible
-from colme.node.gateway import Gateway
+from colme.node.gateway import Gateway, core_of
 from colme.node.messages import wire
 from colme.node.net.memory import MemoryNetwork
 from colme.node.rounds import TYPICAL, SumsRound
@@ -249,3 +250,6 @@ def test_samples_that_are_known_to_be_independent_cost_nothing() -> None:
     known, local = lone_core(CENSUS, independent=True), lone_core(colme.Local())
     assert known.dependence is None and local.dependence is None and known.record().sums is None
     assert known.inner.place.independent
+    for fields, learns in (({}, True), ({"independent": True}, False)):
+        config = NodeConfig.parse({"name": "a", "method": {"method": "census"}, **fields})
+        assert (core_of(config).dependence is not None) == learns

@@ -45,7 +45,6 @@ from colme.node.messages.wire import (
     STARTED,
     Control,
     Record,
-    SumsBody,
     WireError,
     pack,
     pack_control,
@@ -292,12 +291,8 @@ class Core:
     def record(self) -> Record:
         """The agent's current state as a record."""
         agent, degree = self.agent, len(self.adapter.neighbors)
-        body = self.adapter.body()
-        return Record(self.incarnation, agent.t, agent.count, float(agent.mean), degree, body, sums=self._sums)
-
-    @property
-    def _sums(self) -> SumsBody | None:
-        return None if self.dependence is None else self.dependence.body
+        body, sums = self.adapter.body(), None if self.dependence is None else self.dependence.body
+        return Record(self.incarnation, agent.t, agent.count, float(agent.mean), degree, body, sums=sums)
 
     def _tell_factors(self, sample: Any) -> None:
         """Tell the agent, which is about to observe this sample."""

@@ -39,7 +39,7 @@ from colme.dependence import (
 )
 from colme.gossip import Gossip
 from colme.method import Place
-from colme.node.messages.wire import Record, SumsBody
+from colme.node.messages.wire import LARGEST, Record, SumsBody
 from colme.node.rounds import SumsRound, SumsRounds
 from colme.noise import INDEPENDENT, Factors
 from colme.support.arrays import Array, Integers
@@ -52,6 +52,8 @@ LARGEST_HONEST = 6.0 * SIZES - 4.0
 """The largest A_b / B_b."""
 MOST_SAMPLES, MOST_AGENTS = 2.0**40, 2.0**30
 """Samples of an agent, and agents behind a node: beyond, equation (5) would be ill-conditioned."""
+MOST = LARGEST / 10
+"""The largest sum that is sent: neighbors refuse records with numbers beyond `LARGEST`."""
 _NOTHING = np.zeros(SUMS, np.float32)
 _TINY = 1e-30
 
@@ -134,7 +136,7 @@ class AsynchronousDependence(SumsRounds, Dependence):
     def _hand_in(self) -> None:
         own = np.empty((len(self.count), SUMS), np.float32)
         pool(self.batches, self.count, self.square, np.full(len(own), self.typical[0]), own)
-        self._begin(own.sum(axis=0))
+        self._begin(plausible(own.sum(axis=0)))
         self._ended = set()
 
     def _next_round(self, same: Mapping[Hashable, SumsRound], *, plain: bool) -> None:
@@ -151,7 +153,7 @@ class AsynchronousDependence(SumsRounds, Dependence):
 
 def plausible(sums: Array) -> Array:
     """Bound (b)."""
-    out = sums.astype(np.float64)
+    out = np.minimum(sums.astype(np.float64), MOST)
     out[NUMBER] = min(out[NUMBER], MOST_AGENTS)
     weight = out[WEIGHT] = min(out[WEIGHT], CLIP * out[NUMBER])
     out[B] = np.minimum(out[B], min(out[B][0], MOST_SAMPLES * weight) / SIZES)

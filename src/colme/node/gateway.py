@@ -356,8 +356,8 @@ class Gateway(Core):
         count, mean, n, average = self.agent.count[seen], self.agent.mean[seen], self.n_samples, math.nan
         if n:
             average = float(mean[0] + (count * (mean - mean[0])).sum() / n)
-        body = self.adapter.body()
-        return Record(self.incarnation, self.agent.t, n, average, len(self.neighbors), body, sums=self._sums)
+        body, sums = self.adapter.body(), None if self.dependence is None else self.dependence.body
+        return Record(self.incarnation, self.agent.t, n, average, len(self.neighbors), body, sums=sums)
 
     def restore(self, raw: bytes) -> None:
         super().restore(raw)
