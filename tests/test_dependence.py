@@ -100,7 +100,7 @@ def test_alternating_samples_are_not_shrunk_by_mistake() -> None:
 
 @pytest.mark.parametrize("kind", ["AR.5", "AR.8"])
 def test_difference_tests_keep_edges_of_dependent_agents(kind: str) -> None:
-    """Of 20 equal agents over 400 steps at most .02 of the edges are ever cut; without the factors it is .25 and .76."""
+    """Of 20 equal agents over 400 steps at most .02 of the edges are cut; without the factors it is .25 and .76."""
     cut = np.zeros(30)
     for seed in range(30):
         recording = colme.Recording(dependent(kind, 400, np.zeros(20), seed), means=np.zeros(20), sigma=1.0)

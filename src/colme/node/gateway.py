@@ -315,6 +315,7 @@ class Gateway(Core):
         if self.agent is not self.inner:
             judged = ("mean", "estimate", "variance", "count", "square", "lag", "first", "judges", "each")
             take(self.agent.judgment, judged, rows)
+            self.agent.judgment.factors = self.agent.factors
             take(self.agent, ("mean", "count", "estimate"), rows)
 
     @property
