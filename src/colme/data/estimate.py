@@ -321,6 +321,12 @@ class _Measured:
         self.variance = judging_variances(self.moments, self.noise, successive)
         self.alone = self._alone(options)
 
+    def widened(self, factor: Floats, own: Floats) -> Floats:
+        """This factor on claimed variances, and the excess, in which estimates have a part as they have in own means.
+        Later samples, predicted from earlier ones, have shown it already."""
+        more = 1.0 + self.excess * own
+        return np.where(more > 1.0, np.maximum(factor, more), factor) if self.every.forward else factor * more
+
     def _set_prior(self, *, log_n: bool) -> None:
         self.covariates, self.columns = _covariates(self.every, log_n=log_n)
         scaled = None if self.columns is None else standardized(self.columns)
@@ -528,8 +534,8 @@ def _with_intervals(
         factors = np.maximum(factors, 1.0)
     # never wider than the interval of the agent's own mean
     local = measured.local(kind)
-    own = local.claimed(statistics, persistence)[1] * validation.calibrate(local, worth) * (1.0 + measured.excess)
-    claimed = claimed * (1.0 + measured.excess * (1.0 - fit.borrowed))  # of which the estimate has a part
+    own = local.claimed(statistics, persistence)[1] * measured.widened(validation.calibrate(local, worth), one)
+    factors = measured.widened(factors, 1.0 - fit.borrowed)
     error = np.sqrt(np.minimum(claimed * factors, np.maximum(own, claimed)))
     held: ConjugateFit | MixtureFit | RateMixtureFit | None = mixed
     scale = one if mixed is None else error / np.maximum(mixed.error(), 1e-300)
