@@ -169,9 +169,17 @@ def look_up(table, row, count, out):
         n = at(count, a)
         for i in range(4):
             out[i, a] = factor_at(table[row[a], i], n) if row[a] >= 0 else 1.0
-        out[4, a] = 0.0
+        out[4, a], out[5, a] = 0.0, 1.0
         if row[a] >= 0 and n > 2:
-            out[4, a] = 0.5 * ((n + 1.0) / n * factor_at(table[row[a], 1], n + 1) - out[1, a] - 1.0 / n)
+            out[4, a] = covariance_with_next(table[row[a], 0], n)
+            high, next_one = out[1, a], covariance_with_next(table[row[a], 1], n)
+            out[5, a] = high * (n + 1.0) / (n + high - 2.0 * n * next_one)
+
+
+@helper
+def covariance_with_next(factors, n):
+    """Of the mean of n samples with sample n + 1, in the variance of a sample."""
+    return 0.5 * ((n + 1.0) / n * factor_at(factors, n + 1) - factor_at(factors, n) - 1.0 / n)
 
 
 def learn(sums: Floats, most: float) -> Floats | None:
@@ -377,7 +385,7 @@ class Dependence:
         if not len(self.table):
             return INDEPENDENT
         alike = np.ndim(count) == 0 and (self.row == self.row[0]).all()
-        out = np.empty((5, 1 if alike else len(self.row)))
+        out = np.empty((6, 1 if alike else len(self.row)))
         look_up(self.table, self.row, count, out)
         return Factors(*(out[:, 0].tolist() if alike else out))
 

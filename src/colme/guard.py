@@ -255,8 +255,7 @@ class Judgment:
     def observe(self, sample: Any) -> None:
         """Equation (1), when the samples of a step arrive (NaN: none)."""
         away = sample - self.mean
-        factor = self.factors.of_next(self.count)
-        sums = judged_sums(away, self.mean, self.count, self.estimate, self.variance, factor, self.lag)
+        sums = judged_sums(away, self.mean, self.count, self.estimate, self.variance, self.factors.shown, self.lag)
         known = ~np.isnan(sums[0])
         self._add(known & self.judges, np.stack(sums[: self.own.shape[1]], axis=-1))
         shown = away * away / (self.count + 1.0)
@@ -384,7 +383,7 @@ class ArrayJudgment(Judgment):
 
     def observe(self, sample: Any) -> None:
         _judge(
-            sample, self.mean, self.count, self.estimate, self.variance, self.factors.of_next(self.count), self.lag,
+            sample, self.mean, self.count, self.estimate, self.variance, self.factors.shown, self.lag,
             self.judges, self.own.T, self.square,
         )  # fmt: skip
 

@@ -115,14 +115,12 @@ class Factors(NamedTuple):
     high_of_own: Any
     """Of s^2 / n, for intervals."""
     next: Any
-    """Of sigma^2: the covariance of the mean with the next sample."""
-
-    def of_next(self, n: Any) -> Any:
-        """Of (x - X)^2 / (n + 1), x the sample after the n of mean X: its expectation is then the variance of X."""
-        return 1.0 if self is INDEPENDENT else self.high * (n + 1.0) / (n + self.high - 2.0 * n * self.next)
+    """Of sigma^2: the covariance of the mean with the next sample, as far as it is certain."""
+    shown: Any
+    """Of (x - X)^2 / (n + 1), x the sample after the n of mean X: its expectation is then the variance of X."""
 
 
-INDEPENDENT = Factors(1.0, 1.0, 1.0, 1.0, 0.0)
+INDEPENDENT = Factors(1.0, 1.0, 1.0, 1.0, 0.0, 1.0)
 
 
 @equation
@@ -258,7 +256,7 @@ class SamplingNoise:
     def stretch(self, weight: Any) -> Any:
         """The factor on half an interval of a posterior mean in which the own mean has this weight: what the noise for
         intervals has more than the noise to shrink by passes to the estimate."""
-        low, high, low_of_own, high_of_own, _ = self.factors
+        low, high, low_of_own, high_of_own = self.factors[:4]
         ratio = high_of_own / low_of_own if self.variance is None else high / low
         return np.sqrt(1.0 + (ratio - 1.0) * weight)
 

@@ -306,8 +306,8 @@ class _Measured:
             raise ColmeError("the table has no samples: at least one agent must have a value. Check the value column.")
         self.folds = every.folds.select(self.present)
         self.moments = self.folds.merged()
-        low, high, low_of_own, high_of_own, _ = (
-            np.broadcast_to(each, len(every.labels))[self.present] for each in factors
+        low, high, low_of_own, high_of_own = (
+            np.broadcast_to(each, len(every.labels))[self.present] for each in factors[:4]
         )
         sigma = _sigma(every, options.sigma)
         factor = np.median(low if sigma is not None else low_of_own) if sigma is not None or every.forward else 1.0

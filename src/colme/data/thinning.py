@@ -59,7 +59,7 @@ def as_independent(
             return moments, INDEPENDENT
         folds = refolded(every, moments.law, seed)
         return moments._replace(folds=folds, notes=(*moments.notes, _ORDERED)), INDEPENDENT
-    out = np.empty((5, len(every.n)))
+    out = np.empty((6, len(every.n)))
     look_up(table[None], np.zeros(len(every.n), np.int64), every.n.astype(np.float64), out)
     factors = Factors(*out)
     long = np.median(factors.low_of_own) < PLATEAU * np.median(factors.high_of_own)

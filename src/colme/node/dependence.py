@@ -117,7 +117,7 @@ class AsynchronousDependence(SumsRounds, Dependence):
         if not len(self.table):
             return INDEPENDENT
         each, place = np.unique(count, return_inverse=True)
-        out = np.empty((5, len(each)))
+        out = np.empty((6, len(each)))
         look_up(self.table, np.zeros(len(each), np.int64), each, out)
         return Factors(*(out[:, place] if np.ndim(count) else out[:, 0].tolist()))
 

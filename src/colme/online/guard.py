@@ -34,7 +34,7 @@ from colme.guard import SUMS, TrustFilter
 from colme.online.agents import AgentTable
 from colme.online.kernel import (
     EVENTS,
-    HIGH,
+    LOW,
     MEAN,
     THEN_ESTIMATE,
     THEN_MEAN,
@@ -54,11 +54,11 @@ MEMORY = 0.5
 
 @helper
 def common(row, n, k, factors):
-    """The covariance of the mean of n samples with that of the next k."""
+    """The covariance of the mean of n samples with that of the next k, as far as it is certain."""
     if factors.shape[1] == 2:
         return 0.0
-    (freedom, square), high = freedom_of(row), factors[HIGH]
-    more = (n + k) * factor_at(high, n + k) - n * factor_at(high, n) - k * factor_at(high, k)
+    (freedom, square), low = freedom_of(row), factors[LOW]
+    more = (n + k) * factor_at(low, n + k) - n * factor_at(low, n) - k * factor_at(low, k)
     return 0.5 * more / (n * k) * square / freedom if freedom > 0.0 else 0.0
 
 
