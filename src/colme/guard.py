@@ -88,6 +88,8 @@ class GuardedMethod(Method, frozen=True, kw_only=True):
     patience: ClassVar[float] = 1.0
     """Of the guard: doubt without evidence grows so many times more slowly, and the odds of the weight one are so many
     times larger at first."""
+    partitioned: ClassVar[int] = 0
+    """Agents up to which an online model sums over partitions (`colme.methods.partition`)."""
     guard_refresh: ClassVar[float] = 1.0
     """Sums are handed in again when t is this many times the step at which they last were."""
 

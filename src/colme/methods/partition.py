@@ -428,6 +428,41 @@ def fill_below(value, mixture, estimate, variance, out):
             out[a] += p[k] * normal_cdf(value[a], middle[k], deviation[k] * deviation[k])
 
 
+class FewPosteriors(NamedTuple):
+    """The posteriors of all agents, if everybody knows all means."""
+
+    estimate: Floats
+    variance: Floats
+    noise: Floats
+    """Sampling variances of the own means; where they are zero or not finite, an estimate is the own mean."""
+    weight: Floats
+    """weight[i, j] = that of mean j in estimate i."""
+    alike: Floats
+    """The probability that two agents share a mean."""
+    mixture: Floats
+
+    @classmethod
+    def of(cls, mean: Floats, noise: Floats) -> FewPosteriors:
+        """At most `MOST` means of these sampling variances."""
+        n = len(mean)
+        found = cls(mean.copy(), noise.copy(), noise, np.eye(n), np.eye(n), np.zeros((n, 3, PLACES)))
+        used = np.flatnonzero((noise > 0.0) & (noise < np.inf))
+        if len(used) > 1:
+            (estimate, variance), (weight, alike) = np.empty((2, len(used))), np.empty((2, len(used), len(used)))
+            mixture, order = found.mixture[used], np.argsort(mean[used])
+            fit_partitions(mean[used], noise[used], order, estimate, variance, weight, alike, mixture)
+            found.weight[np.ix_(used, used)], found.alike[np.ix_(used, used)] = weight, alike
+            found.estimate[used], found.variance[used], found.mixture[used] = estimate, variance, mixture
+        return found
+
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """(lower, upper), between which the true means lie with this posterior probability."""
+        lower, upper = np.empty((2, len(self.estimate)))
+        for end, tail in ((lower, 0.5 - 0.5 * level), (upper, 0.5 + 0.5 * level)):
+            quantiles(tail, self.mixture, self.estimate, self.variance, end)
+        return lower, upper
+
+
 class PartitionSums:
     """What agents keep of their last sums over partitions; rows and slots are those of their graph."""
 
@@ -480,6 +515,7 @@ class Partition(GuardedMethod, frozen=True, kw_only=True, tag="partition"):
     trusting = True
     has_intervals = True
     patience = 5.0
+    partitioned = MOST
     guard_refresh = 1.02
 
     guard: bool = True
@@ -493,6 +529,10 @@ class Partition(GuardedMethod, frozen=True, kw_only=True, tag="partition"):
     @property
     def learns_dependence(self) -> bool:
         return True
+
+    @property
+    def online_rule(self) -> str:
+        return "colme.online.rules:CensusRule"
 
     def check(self, n_agents: int, graph: Graph) -> None:
         if graph.max_degree >= MOST:
