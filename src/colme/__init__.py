@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from colme.methods import ColME as ColME
     from colme.methods import Local as Local
     from colme.methods import Oracle as Oracle
+    from colme.methods import Partition as Partition
     from colme.online import CollaborativeMean as CollaborativeMean
     from colme.recording import Recording as Recording
     from colme.scenario import Scenario as Scenario
@@ -67,6 +68,7 @@ _HOME = {
     "CColME": "colme.methods",
     "CLColME": "colme.methods",
     "Census": "colme.methods",
+    "Partition": "colme.methods",
     "CollaborativeMean": "colme.online",
     "simulate": "colme.sim",
     "Trace": "colme.sim",

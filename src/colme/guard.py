@@ -86,6 +86,11 @@ class GuardedMethod(Method, frozen=True, kw_only=True):
     """The guard believes the method until it sees harm; else only what it has seen to help."""
     has_intervals: ClassVar[bool] = False
     """Its states have a posterior, and the guard sees to its width."""
+    patience: ClassVar[float] = 1.0
+    """Of the guard: doubt without evidence grows so many times more slowly, and the odds of the weight one are so many
+    times larger at first."""
+    partitioned: ClassVar[int] = 0
+    """Agents up to which an online model sums over partitions (`colme.methods.partition`)."""
     guard_refresh: ClassVar[float] = 1.0
     """Sums are handed in again when t is this many times the step at which they last were."""
 
@@ -105,12 +110,15 @@ class TrustFilter:
 
     saved = ("probability", "total", "surprises", "votes")
 
-    def __init__(self, n_agents: int, *, trusting: bool):
+    def __init__(self, n_agents: int, *, trusting: bool, patience: float = 1.0):
         one, zero = TRUSTING if trusting else WARY
-        self.trusting = trusting
+        self.trusting, self.patience = trusting, patience
         self.probability = np.full((n_agents, len(GRID)), (1.0 - one - zero) / len(GRID))
         self.probability[:, -1] += one
         self.probability[:, 0] += zero
+        if patience != 1.0:
+            self.probability[:, -1] *= patience
+            self.probability /= self.probability.sum(axis=1, keepdims=True)
         self.total = np.zeros((n_agents, 2))  # all D and all Q so far
         self.surprises = np.full((n_agents, MEMORY), MEDIAN, np.float32)
         self.votes = 0  # learned from
@@ -119,7 +127,8 @@ class TrustFilter:
         """Equations (3) and (4): trust[a] = lambda after these sums over all agents heard, `log_time` after the last.
         They are remembered if `keep`."""
         slot = self.votes % MEMORY
-        _learn_weights(sums, log_time, self.probability, self.total, self.surprises, slot, self.trusting, keep, trust)
+        passed = log_time / self.patience
+        _learn_weights(sums, passed, self.probability, self.total, self.surprises, slot, self.trusting, keep, trust)
         self.votes += keep
 
 
@@ -233,7 +242,7 @@ class Judgment:
 
     def __init__(self, method: GuardedMethod, gossip: Gossip, heard: Floats, n_agents: int):
         self.gossip, self.heard, self.refresh = gossip, heard, method.guard_refresh
-        self.filter = TrustFilter(n_agents, trusting=method.trusting)
+        self.filter = TrustFilter(n_agents, trusting=method.trusting, patience=method.patience)
         self.has_intervals = method.has_intervals
         n_sums = INTERVAL_SUMS if method.has_intervals else SUMS
         self.own, self.now, self.before = np.zeros((3, n_agents, n_sums))  # own sums; z(k), z(k - 1) of the average

@@ -45,7 +45,8 @@ _SEED = 0
 class MeanEncoder(TransformerMixin, BaseEstimator):
     """Replace each key by the estimated mean of the target over its rows, as `colme.estimate` finds it.
 
-    method        "auto" or one of "local", "pooled", "shrinkage", "close", "census", "one-hop", "cl-colme"
+    method        "auto" or one of "local", "pooled", "shrinkage", "close", "census", "partition",
+                  "one-hop", "cl-colme"
     joint         whether all columns together are the key; else each column is encoded by itself
     interval      whether the ends of an interval follow each estimate
     group         whether the group of the key follows: 0, 1, .. from the smallest mean on; -1: none

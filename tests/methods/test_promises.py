@@ -48,6 +48,8 @@ ALL: list[Method] = [
     colme.BColME(delta=0.1, depth=3, guard=True),
     colme.CLColME(delta=0.1, clock="global", guard=True),
     colme.Census(fits="own", restart=True, guard=True),
+    colme.Partition(guard=False),
+    colme.Partition(),
 ]
 MORE: list[Method] = [
     colme.BColME(delta=0.1, depth=1),
@@ -105,6 +107,8 @@ def reference_of(method: Method) -> Callable[..., Any]:
             known = None if method.estimate_sigma else sigma
             found = reference.census(samples - origin, graph.adjacency(), sigma=known, restart=method.restart)
             return found.estimate + origin
+        if isinstance(method, colme.Partition):
+            return reference.partition(samples, graph.adjacency(), sigma=sigma)
         assert isinstance(method, IntervalMethod)
         radius = reference.laplace_radius
         if method.bound == "fourth-moment":

@@ -6,7 +6,7 @@ section numbers in the docstrings are those of METHODS, the papers are
 * colME: Asadi, Bellet, Maillard, Tommasi, TMLR 2022 (arXiv 2208.11530)
 * B-colME and C-colME: Galante, Neglia, Leonardi, AAAI 2025 (arXiv 2402.12812)
 * CL-colME: N. Stankovic, 2026 (arXiv 2602.06070); with flows: Jesus, Baquero, Almeida, DAIS 2009
-* census: our own, from the docstring of its module
+* census and partition: our own, from the docstrings of their modules
 * guard and difference tests: our own, from their specification, before they were implemented
 """
 
@@ -20,6 +20,7 @@ from .cuts import cuts
 from .flow import flow
 from .guard import guarded
 from .local_oracle import local, oracle
+from .partition import partition
 
 __all__ = [
     "Result",
@@ -36,6 +37,7 @@ __all__ = [
     "laplace_radius",
     "local",
     "oracle",
+    "partition",
     "prune",
     "running_means",
 ]

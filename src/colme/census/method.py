@@ -119,6 +119,7 @@ class Census(GuardedMethod, frozen=True, kw_only=True, tag="census"):
     trusting = True
     has_intervals = True
     guard_refresh = 1.02
+    partitioned = 12
 
     guard: bool = True
     sigma: float | None = None

@@ -542,7 +542,7 @@ def posterior_quantiles(level, mean, noise, prior, out):
             out[a] = np.nan if mean[a] != mean[a] else -np.inf if level < 0.5 else np.inf
         else:
             n = _components(a, mean[a], noise[a], prior, p, middle, deviation)
-            out[a] = _mixture_quantile(level, z, n, p, middle, deviation)
+            out[a] = mixture_quantile(level, z, n, p, middle, deviation)
 
 
 @helper
@@ -577,7 +577,7 @@ def _components(a, x, s2, prior, p, middle, deviation):
 
 
 @helper
-def _mixture_quantile(level, z, n, p, middle, deviation):
+def mixture_quantile(level, z, n, p, middle, deviation):
     """The quantile of a mixture of n normal distributions: Newton's method between the smallest and the largest of
     their quantiles, which are z deviations from their means, and bisection where it would leave them or is slow."""
     low = high = middle[0] + z * deviation[0]

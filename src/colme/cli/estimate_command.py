@@ -80,7 +80,8 @@ def _column_options(command: Any) -> Any:
         "Column that may predict an agent's mean; repeat for more. 'log n' is the logarithm of its number of "
         "samples.",
         multiple=True, metavar="COLUMN")  # fmt: skip
-@option("--method", "auto (by cross-validation), local, pooled, shrinkage, close, census, one-hop or cl-colme.",
+@option("--method",
+        "auto (by cross-validation), local, pooled, shrinkage, close, census, partition, one-hop or cl-colme.",
         default="auto", metavar="NAME")  # fmt: skip
 @option("--groups", "Largest number of groups to report (default: no limit; 1: do not search for groups).",
         type=Whole(1, 10**6), metavar="N")  # fmt: skip

@@ -56,6 +56,7 @@ from colme.data.report.result import Result, Summary
 from colme.data.report.sentences import count
 from colme.data.thinning import as_independent
 from colme.errors import ColmeError, MethodError, one_of, positive, whole
+from colme.methods.partition import MOST
 from colme.noise import Factors, student
 from colme.support.arrays import Array, Floats, Integers, Mask
 from colme.support.columns import as_time
@@ -157,7 +158,8 @@ def estimate(
                 the columns of rates: how many of how many trials succeeded, instead of `value`
     exposure    the column of exposures, if `value` counts events: person-years, hours, area; the mean is then a rate
     sigma       the standard deviation of a sample, if known
-    method      "auto" or one of "local", "pooled", "shrinkage", "close", "census", "one-hop", "cl-colme"
+    method      "auto" or one of "local", "pooled", "shrinkage", "close", "census", "partition",
+                "one-hop", "cl-colme"
     groups      the largest number of groups to report (default: no limit; 1: do not search for groups)
     label       the column of known groups, one per agent
     covariates  columns that may predict an agent's mean; "log n" is the logarithm of its number of samples. "auto" uses
@@ -473,6 +475,8 @@ def _choose(measured: _Measured, options: EstimateOptions, progress: Progress | 
     family = [each for each in candidates(measured.noise.law) if method in ("auto", each.name) or each.name == "local"]
     if method == "auto" and abs(spread_evidence(measured.statistics["pooled"])) < _HINT:
         family = [each for each in family if each.name != "close"]
+    if method == "auto" and len(measured.moments.n) > MOST:
+        family = [each for each in family if each.name != "partition"]
     scores = measured.validation.score(family, progress)
     if method != "auto":
         own = [each for each in scores if each.estimator.name == method]

@@ -16,6 +16,7 @@ from colme.methods.cl_colme import CLColME
 from colme.methods.colme import ColME
 from colme.methods.consensus import ConsensusAgent, ConsensusMethod, ConsensusState
 from colme.methods.intervals import IntervalAgent, IntervalMethod, IntervalState, PruningState, parted
+from colme.methods.partition import Partition
 from colme.methods.registry import METHODS, method_from
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Method",
     "NeighborState",
     "Oracle",
+    "Partition",
     "Place",
     "PruningState",
     "Round",

@@ -22,8 +22,9 @@ from colme.methods.baselines import Bayes, Local, Oracle
 from colme.methods.c_colme import CColME
 from colme.methods.cl_colme import CLColME
 from colme.methods.colme import ColME
+from colme.methods.partition import Partition
 
-METHODS: tuple[type[Method], ...] = (Local, Oracle, Bayes, ColME, BColME, CColME, CLColME, Census)
+METHODS: tuple[type[Method], ...] = (Local, Oracle, Bayes, ColME, BColME, CColME, CLColME, Census, Partition)
 """Every method: the published ones, our own, and the baselines."""
 
 

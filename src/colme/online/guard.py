@@ -85,8 +85,8 @@ class Stratum:
 
     saved = ("filter", "recent", "learned", "last", "judged", "excess")
 
-    def __init__(self, trusting: bool):
-        self.filter = TrustFilter(1, trusting=trusting)
+    def __init__(self, trusting: bool, patience: float):
+        self.filter = TrustFilter(1, trusting=trusting, patience=patience)
         self.recent = np.zeros(SUMS)  # sums of late, for intervals
         self.learned = 1.0 if trusting else 0.0  # lambda after the last vote
         self.last = 0.0  # the clock at that vote
@@ -129,11 +129,15 @@ class OnlineGuard:
 
     saved = ("newcomers", "others", "clock", "size", "voted", "few")
 
-    def __init__(self, trusting: bool):
-        self.newcomers, self.others = Stratum(trusting), Stratum(trusting)
+    def __init__(self, trusting: bool, patience: float = 1.0):
+        self.newcomers, self.others = Stratum(trusting, patience), Stratum(trusting, patience)
         self.clock = 0.0  # at the last vote
         self.size, self.voted = 1.0, 1  # samples at hand and events at the last vote
         self.few = 0.0  # agents with less samples are newcomers
+
+    def be(self, patience: float) -> None:
+        """Doubt this slowly from now on (`colme.guard.GuardedMethod.patience`)."""
+        self.newcomers.filter.patience = self.others.filter.patience = patience
 
     def now(self, table: AgentTable) -> float:
         """The clock."""

@@ -158,14 +158,18 @@ def fill_variances(agents, which, noise, prior, origin, out):
 
 
 @kernel
-def keep_posteriors(agents, judges, noise, prior, origin, few, trust, snapshots, moments):
-    """Snapshots of these agents; and moments[s], over agents of stratum s (0: less than `few` samples) with a
+def keep_posteriors(agents, judges, noise, prior, origin, found, few, trust, snapshots, moments):
+    """Snapshots of these agents, whose variances of own means, estimates and variances of these are `found` or, where
+    there are none, follow from the prior; and moments[s], over agents of stratum s (0: less than `few` samples) with a
     known variance V of the own mean: their number, and the sums of V, d^2, d^4, d = y - X, and of the variance that
     intervals claim."""
     prior_row, p = first_row(prior), np.empty(prior.weight.shape[1])
     for i in range(judges.size):
         row, out = agents[judges[i]], snapshots[judges[i]]
-        own, y, claimed = posterior_of(row, noise, prior_row, origin, p)
+        if found.size > 0:
+            own, y, claimed = found[0, i], found[1, i], found[2, i]
+        else:
+            own, y, claimed = posterior_of(row, noise, prior_row, origin, p)
         weight, excess = min(claimed / own, 1.0) if 0.0 < own < np.inf else 1.0, excess_of(row, noise)
         keep(row, y, weight, out)
         claimed, own = claimed * (1.0 + excess * weight), own * (1.0 + excess)

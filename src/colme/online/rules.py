@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from statistics import NormalDist
 from typing import ClassVar
@@ -25,6 +26,7 @@ from colme.graphs import Graph
 from colme.guard import blended
 from colme.method import Method, named
 from colme.methods.consensus import ConsensusMethod
+from colme.methods.partition import FewPosteriors, Partition
 from colme.noise import own_weight
 from colme.online.agents import AgentTable
 from colme.online.guard import OnlineGuard
@@ -32,6 +34,7 @@ from colme.online.kernel import (
     ARRIVED,
     ESTIMATE,
     EVENTS,
+    FREEDOM,
     MEAN,
     MIN_FREEDOM,
     PRESENT,
@@ -274,12 +277,14 @@ class ConsensusRule(Rule):
 
 
 class CensusRule(Rule):
-    """The census in one process: the histogram of all means is fitted anew at a vote, if the last fit is old."""
+    """The census in one process: the histogram of all means is fitted anew at a vote, if the last fit is old.
+
+    Few agents sum over partitions instead (`colme.methods.partition`); groups are those of the census."""
 
     saved = (*Rule.saved, "origin", "counted", "noise", "mixture")
 
-    def __init__(self, method: Census, sigma: float | None, degree: int, graph: Graph | None):
-        if method.restart:
+    def __init__(self, method: Census | Partition, sigma: float | None, degree: int, graph: Graph | None):
+        if getattr(method, "restart", False):
             raise MethodError(
                 "restart=True: there is no change detection event by event. Try half_life=..., which forgets."
             )
@@ -290,9 +295,10 @@ class CensusRule(Rule):
                     f"Leave {name} out."
                 )
         known = method.sigma if method.sigma is not None else sigma
-        super().__init__(method, None if method.estimate_sigma else known, degree, graph)
-        self.refresh = method.refresh
-        self.guard, self.stops[:] = OnlineGuard(method.trusting) if method.guard else None, 1
+        super().__init__(method, None if getattr(method, "estimate_sigma", False) else known, degree, graph)
+        self.refresh, self.most = getattr(method, "refresh", 1.2), method.partitioned
+        self.guard = OnlineGuard(method.trusting, method.patience) if method.guard else None
+        self.stops[:] = 1
         self.noise = OnlineNoise()
         self._groups: tuple[FittedMixtures, Integers] | None = (
             None  # what groups were found of, and those of components
@@ -300,8 +306,27 @@ class CensusRule(Rule):
         self.renew()
 
     def renew(self) -> None:
+        self._found: tuple[int, FewPosteriors] | None = None  # at an event
         self.mixture = FittedMixtures.none(1)
         self.origin, self.counted = np.zeros(1), np.zeros(2, np.int64)  # events and agents of the last census
+
+    @property
+    def few(self) -> bool:
+        """Whether agents sum over partitions."""
+        return len(self.table.present) <= self.most
+
+    def _partitions(self, slots: Slots) -> tuple[FewPosteriors, Integers]:
+        """The posteriors of all agents, and the rows of these."""
+        table, event = self.table, int(self.table.counters[EVENTS])
+        if self._found is None or self._found[0] != event:
+            noise = self._variances(table.present)
+            if math.isnan(self.noise.model(table, self.sigma, self.factors).sigma):
+                freedom = max(table.pool[FREEDOM], 3.0)
+                noise *= freedom / (freedom - 2.0)
+            self._found = event, FewPosteriors.of(table.agents[table.present, MEAN] - self.origin[0], noise)
+        row = np.zeros(len(table.agents), np.int64)
+        row[table.present] = np.arange(len(table.present))
+        return self._found[1], row[slots]
 
     def _variances(self, slots: Slots) -> Floats:
         """The variances of own means; infinite where nothing is known."""
@@ -316,6 +341,9 @@ class CensusRule(Rule):
         """The noise, and equations (2) to (4) of `colme.census.method`, where one sum takes the place of the rounds."""
         table = self.table
         self.noise.learn(table, judges, self.half_life, size, inverse, self.factors)
+        self._found = None  # the noise is another one
+        if self.guard is not None:
+            self.guard.be(Partition.patience if self.few else 1.0)
         now = table.counters[[EVENTS, PRESENT]]
         grown = now >= self.refresh * self.counted
         if not (grown.any() or now[1] * self.refresh <= self.counted[1]) or (now == self.counted).all():
@@ -341,9 +369,13 @@ class CensusRule(Rule):
     def keep(self, judges: Slots, size: float) -> None:
         table, moments = self.table, np.zeros((2, 5))
         trusts = (1.0, 1.0) if self.guard is None else self.guard.begin(table, size)
+        known = np.empty((3, 0))
+        if self.few:
+            found, row = self._partitions(judges)
+            known = np.stack([found.noise[row], found.estimate[row] + self.origin[0], found.variance[row]])
         keep_posteriors(
             table.agents, judges, self.noise.model(table, self.sigma, self.factors), self.mixture.prior, self.origin[0],
-            0.0 if self.guard is None else self.guard.few, np.array(trusts), table.snapshots, moments,
+            known, 0.0 if self.guard is None else self.guard.few, np.array(trusts), table.snapshots, moments,
         )  # fmt: skip
         if self.guard is not None:
             self.guard.calibrate(trusts, moments)
@@ -354,7 +386,10 @@ class CensusRule(Rule):
         return self.mixture.prior._replace(row=np.where(has_prior, 0, -1))
 
     def raw(self, slots: Slots) -> Floats:
-        """Equation (5)."""
+        """Equation (5), or that of `colme.methods.partition`."""
+        if self.few:
+            found, row = self._partitions(slots)
+            return found.estimate[row] + self.origin[0]
         return self._posteriors(slots, self._variances(slots)).estimate + self.origin[0]
 
     def _posteriors(self, slots: Slots, variance: Floats) -> Posteriors:
@@ -389,12 +424,18 @@ class CensusRule(Rule):
         variance = self._variances(slots)
         own = variance * self._unsure(slots)
         mean = self.table.agents[slots, MEAN] - self.origin[0]
-        ends = posterior_interval(level, mean, own, self._prior(variance))
-        found, excess = self._posteriors(slots, variance), np.empty(len(slots))
+        if self.few:
+            posterior, row = self._partitions(slots)
+            ends: Sequence[Floats] = [end[row] for end in posterior.interval(level)]
+            center, spread = posterior.estimate[row], posterior.variance[row]
+        else:
+            ends, found = posterior_interval(level, mean, own, self._prior(variance)), self._posteriors(slots, variance)
+            center, spread = found.estimate, found.variance
+        excess = np.empty(len(slots))
         fill_excess(self.table.agents, slots, self.noise.model(self.table, self.sigma, self.factors), excess)
-        stretch = np.sqrt(1.0 + excess * own_weight(found.variance, variance))
+        stretch = np.sqrt(1.0 + excess * own_weight(spread, variance))
         for end in ends:
-            end[:] = np.where(stretch > 1.0, found.estimate + stretch * (end - found.estimate), end)
+            end[:] = np.where(stretch > 1.0, center + stretch * (end - center), end)
             end[own == 0.0] = mean[own == 0.0]
             end += self.origin[0]
         own *= 1.0 + excess
@@ -407,7 +448,7 @@ class CensusRule(Rule):
                 reach = blended(local, sign * (end[here] - raw), trust[here])  # below 0 if the mean lies outside
                 square = reach * np.abs(reach) + excess[here] * local * local
                 end[here] = estimate + np.copysign(np.sqrt(np.abs(square)), sign * square)
-        return ends
+        return ends[0], ends[1]
 
     def _unsure(self, slots: Slots) -> Floats | float:
         """The expected variance of an own mean, given the estimated one: that of Student's distribution."""

@@ -35,6 +35,7 @@ from colme.data.fit.estimators import (
     Close,
     Estimator,
     LocalMean,
+    PartitionEstimator,
     Pooled,
     Shrinkage,
     mean_above_zero,
@@ -84,7 +85,8 @@ def candidates(law: str = "") -> tuple[Estimator, ...]:
         )  # fmt: skip
     return (
         LocalMean(), Pooled(variance="pooled"), Shrinkage(variance="pooled"), Shrinkage(),
-        Close(variance="pooled"), Close(), MixtureEstimator(variance="pooled"), MixtureEstimator(),
+        PartitionEstimator(variance="pooled"), PartitionEstimator(), Close(variance="pooled"), Close(),
+        MixtureEstimator(variance="pooled"), MixtureEstimator(),
         OverlapPooling(variance="pooled"), OverlapPooling(), ConsensusLimit(),
     )  # fmt: skip
 

@@ -1,5 +1,5 @@
 """Estimators of all agents' means behind one interface, and those with a normal prior: local, pooled, shrinkage,
-close.
+close; and partition.
 
 An `Estimator` is a frozen struct with `fit(agents: AgentStatistics) -> Fit`. Estimators see counts only through the
 variance of a mean, so agents may have one sample or a million. What covariates and labels explain is subtracted first,
@@ -19,6 +19,7 @@ import numpy as np
 from scipy import special
 
 from colme.data.fit.prior import FittedPrior, Prior
+from colme.methods.partition import MOST, FewPosteriors
 from colme.support.arrays import Floats
 
 _ROUNDS = 50
@@ -224,6 +225,20 @@ class Close(Estimator, frozen=True, kw_only=True):
         z = found.spread / np.maximum(found.spread_error, 1e-300)  # as in `mean_above_zero`
         believed = found.spread + found.spread_error * np.exp(-0.5 * z * z) / np.sqrt(2.0 * np.pi) / special.ndtr(z)
         return _shrunk(agents, found, believed)
+
+
+class PartitionEstimator(Estimator, frozen=True, kw_only=True):
+    """The average over all partitions of the agents into classes of one mean, and over normal priors without classes
+    (`colme.methods.partition`); shrinkage where agents are too many for it."""
+
+    name = "partition"
+
+    def fit(self, agents: AgentStatistics) -> Fit:
+        if len(agents.mean) > MOST:
+            return Shrinkage(variance=self.variance).fit(agents)
+        offset = agents.offset
+        found = FewPosteriors.of(agents.mean - offset, agents.noise)
+        return PlainFit(found.estimate + offset, 1.0 - np.diag(found.weight), found.variance)
 
 
 def _scale(agents: AgentStatistics) -> Floats:
