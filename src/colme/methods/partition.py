@@ -15,7 +15,7 @@ From the perspective of agent a, at step t:
     for given a partition and s the posterior mean is linear in the means
 
 The weights c are those of the last sum over partitions, which is made anew when counts have grown by 5 % (in large
-networks 30 %) or a new neighbor has a sample. The classes of sorted means that follow one another are product
+networks 40 %) or a new neighbor has a sample. The classes of sorted means that follow one another are product
 partitions (Barry and Hartigan 1992); m is the mean of all by moments, which is linear in the means, too.
 
 An agent that does not know sigma takes the squares of its own and its neighbors' samples: variances are moderated by
@@ -54,9 +54,9 @@ LEAST, FEW = 0.62, 1.6
 ALPHA = 0.7
 CLASSES = 0.18
 """The probability that there are classes, times (n - 2) / (n - 1)."""
-GROWTH, QUICK = 1.05 * (1.0 - 1e-6), 1.3 * (1.0 - 1e-6)
+GROWTH, QUICK = 1.05 * (1.0 - 1e-6), 1.4 * (1.0 - 1e-6)
 """The sum over partitions is made anew when precisions have grown by this factor (whatever is rounded); in networks of
-more than `MOST` agents by the second one, for speed: a late sum costs up to .05 of the error of local means."""
+more than `MOST` agents by the second one, for speed: a late sum costs up to .1 of the error of local means."""
 PLACES = 16
 """A posterior is kept as a mixture of so many normal distributions: their places are half a standard error wide."""
 _NEGLIGIBLE = 1e-12
