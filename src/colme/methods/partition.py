@@ -119,19 +119,23 @@ def sum_partitions(room, n):
     forward[0] = 1.0
     total = first = second = 0.0
     for i in range(n):
+        away = x[i] - x[0]
         total += 1.0 / v[i]
-        first += (x[i] - x[0]) / v[i]
-        second += (x[i] - x[0]) ** 2 / v[i]
+        first += away / v[i]
+        second += away * away / v[i]
     noise = n / total
-    between = max(second / total - (first / total) ** 2 - noise, 0.0)
+    between = max(second / total - first / total * (first / total) - noise, 0.0)
     total = m = 0.0
     for i in range(n):
         pull[i] = 1.0 / (v[i] + between)
         total += pull[i]
         m += pull[i] * (x[i] - x[0])
     m = x[0] + m / total
-    for k in range(n + 1):
-        log_factorial[k] = 0.0 if k < 2 else log_factorial[k - 1] + math.log(k - 1.0)
+    rising = math.log(ALPHA)  # of alpha (alpha + 1) .. (alpha + n - 1)
+    log_factorial[0] = log_factorial[1] = 0.0
+    for k in range(1, n):
+        rising += math.log(ALPHA + k)
+        log_factorial[k + 1] = log_factorial[k] + math.log(k)
     for j in range(n):
         pull[j] /= total
         weight = first = second = 0.0
@@ -144,15 +148,15 @@ def sum_partitions(room, n):
             room.within[j, i] = second - first * first / weight
             room.p[j, i] = room.gain[j, i] = room.gain_2[j, i] = 0.0
     few = 1.0 / (n - 1.0)
-    least = (LEAST * (1.0 + FEW * few * few)) ** 2 * noise
-    widest = max((x[n - 1] - x[0]) ** 2, noise)
+    least, span = LEAST * (1.0 + FEW * few * few), x[n - 1] - x[0]
+    least, widest = least * least * noise, max(span * span, noise)
+    step = math.exp(math.log(widest / least) / (SPREADS - 1.0))  # powers are rounded in other ways by numba
     classes = CLASSES * (1.0 - few)
-    top = without_classes(room, n, m, least, widest, math.log((1.0 - classes) / (SPREADS + 1)))
-    rising = math.lgamma(ALPHA + n) - math.lgamma(ALPHA)
+    top = without_classes(room, n, m, least, step, widest, math.log((1.0 - classes) / (SPREADS + 1)))
     log_prior = math.log(max(classes, _NEGLIGIBLE) / SPREADS) - rising
-    everything = 0.0  # the probability of partitions, relative to exp(top)
+    s = everything = 0.0  # the probability of partitions, relative to exp(top)
     for k in range(SPREADS):
-        s = spread_number(k, least, widest)
+        s = least if k == 0 else s * step
         typical = 1.0 + s / noise
         usual = math.log(ALPHA) - 0.5 * math.log(typical)
         scale[0] = 0.0
@@ -161,7 +165,7 @@ def sum_partitions(room, n):
             for i in range(j + 1):
                 precision = room.precision[j, i]
                 left[j, i] = 1.0 / (1.0 + s * precision)
-                e = room.within[j, i] + room.middle[j, i] ** 2 * precision * left[j, i]
+                e = room.within[j, i] + room.middle[j, i] * room.middle[j, i] * precision * left[j, i]
                 u[j, i] = scale[i] + log_factorial[j - i + 1] + usual - 0.5 * e
                 best = max(best, u[j, i])
             scale[j + 1] = best
@@ -204,16 +208,11 @@ def sum_partitions(room, n):
 
 
 @helper
-def spread_number(k, least, widest):
-    return least * (widest / least) ** (k / (SPREADS - 1.0))
-
-
-@helper
-def without_classes(room, n, m, least, widest, log_prior):
+def without_classes(room, n, m, least, step, widest, log_prior):
     """The log probabilities of the models without classes, the first with equal means; returns the largest."""
-    top = -np.inf
+    top, s = -np.inf, 0.0
     for k in range(SPREADS + 1):
-        s = 0.0 if k == 0 else spread_number(k - 1, least, widest)
+        s = 0.0 if k == 0 else least if k == 1 else s * step
         total = first = square = logs = 0.0
         for i in range(n):
             one, away = 1.0 / (room.v[i] + s), room.x[i] - m
