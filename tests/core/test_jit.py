@@ -249,7 +249,7 @@ from colme.metrics import METRICS
 methods = [
     colme.Local(), colme.Oracle(), colme.ColME(delta=0.1, weights="aggressive"), colme.BColME(delta=0.1),
     colme.CColME(delta=0.1), colme.CLColME(delta=0.1), colme.CLColME(delta=0.1, clock="global", step=0.1),
-    colme.CLColME(delta=0.1, clock="own"), colme.CLColME(delta=0.1, consensus="flow"),
+    colme.CLColME(delta=0.1, clock="own"), colme.CLColME(delta=0.1, consensus="flow"), colme.Partition(),
 ]
 two = {"n_agents": 70, "means": (0.0, 2.5)}  # more than one block of 64
 gaps = {"distribution": "student", "skip_rate": 0.2, "late_share": 0.2, "late_step": 6}

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import numpy as np
 
 Array = np.ndarray
-SPREADS, LEAST, FEW, ALPHA, CLASSES, MODERATION, GROWTH = 5, 0.66, 1.4, 0.7, 0.15, 15.0, 1.3 * (1 - 1e-6)
+SPREADS, LEAST, FEW, ALPHA, CLASSES, MODERATION, GROWTH = 5, 0.62, 1.6, 0.7, 0.18, 15.0, 1.05 * (1 - 1e-6)
 
 
 def contiguous(n: int) -> Iterator[list[list[int]]]:
