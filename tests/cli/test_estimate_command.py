@@ -81,7 +81,7 @@ def test_every_flag_arrives(file: Path, asked: list[dict[str, Any]], capfd: pyte
     file.write_bytes("a;b;v;t;w;g;c\nx;y;1.000,5;01.01.2024;1;u;3\nx;z;2;02.01.2024;1;ü;4\n".encode("latin-1"))
     code, _, err = call(capfd, file, "--agent", "a", "--agent", "b", "--value", "v", "--time", "t", "--weight", "w",
                         "--label", "g", "--covariate", "c", "--covariate", "log n", "--method", "census",
-                        "--groups", "3", "--sigma", "2", "--half-life", "7d", "--level", ".8",
+                        "--groups", "3", "--sigma", "2", "--half-life", "7d", "--level", ".8", "--independent",
                         "--seed", "5", "--decimal", ",", "--thousands", ".", "--time-format", "%d.%m.%Y",
                         "--encoding", "latin-1")  # fmt: skip
     assert code == 0, err
@@ -90,7 +90,8 @@ def test_every_flag_arrives(file: Path, asked: list[dict[str, Any]], capfd: pyte
     assert got == dict.fromkeys(("mean", "se", "n", "successes", "trials", "exposure")) | {
         "source": str(file), "agent": ("a", "b"), "value": "v", "time": "t", "weight": "w", "label": "g",
         "covariates": ("c", "log n"), "method": "census", "groups": 3, "sigma": 2.0, "level": 0.8, "seed": 5,
-        "half_life": datetime.timedelta(days=7), "decimal": ",", "thousands": ".", "time_format": "%d.%m.%Y",
+        "independent": True, "half_life": datetime.timedelta(days=7), "decimal": ",", "thousands": ".",
+        "time_format": "%d.%m.%Y",
         "encoding": "latin-1", "sheet": None,
     }  # fmt: skip
     for header, flags in (

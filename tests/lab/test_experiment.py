@@ -104,7 +104,7 @@ def field_table(owner: str, field: str, *, changed: bool) -> dict[str, Any]:
     entry: dict[str, Any] = {"method": owner if owner not in ("scenario", "set-up") else "cl-colme"}
     if field.startswith("shift"):
         scenario |= {"shift_step": 7, "shift_means": [1.0, 2.0]}
-    if owner == "census" and field == "guard":
+    if owner in ("census", "partition") and field == "guard":
         entry["guard"] = False
     if field == "alpha":
         entry |= {"clock": "constant", "alpha": 0.5}
