@@ -9,6 +9,8 @@ From the perspective of agent a, at step t:
     summed exactly: with w(i, j) the prior and likelihood of a class that holds the sorted means i .. j,
                         F(j + 1) = sum over i of F(i) w(i, j),    B(i) = sum over j of w(i, j) B(j + 1),
                         P(i, j) = F(i) w(i, j) B(j + 1) / F(n)    is the probability of the class i .. j
+    or, with probability .25, v_b is larger by 1 or 8 typical ones: the true means of a class differ by so much, and
+    that of an agent lies between the mean of its class and its own
 (3) beside it there is the model without classes: true means are N(m, s), m flat, or equal. It takes the average over
     both models and a grid of s, by posterior probability
 (4) its estimate is its posterior mean,                           y_a = X_a + sum over b of c_ab (X_b - X_a),
@@ -54,6 +56,9 @@ LEAST, FEW = 0.62, 1.6
 ALPHA = 0.7
 CLASSES = 0.18
 """The probability that there are classes, times (n - 2) / (n - 1)."""
+WITHIN, PARTS = np.array([0.0, 1.0, 8.0]), np.array([0.75, 0.15, 0.1])
+"""The variance of true means within a class, in sampling variances of a mean, and its probability. In networks of more
+than `MOST` agents it is zero, for speed."""
 GROWTH, QUICK = 1.05 * (1.0 - 1e-6), 1.4 * (1.0 - 1e-6)
 """The sum over partitions is made anew when precisions have grown by this factor (whatever is rounded); in networks of
 more than `MOST` agents by the second one, for speed: a late sum costs up to .1 of the error of local means."""
@@ -100,6 +105,8 @@ class Room(NamedTuple):
     """Models without classes: s, m and the probability."""
     begins: Floats
     ends: Floats
+    known: Floats
+    """m, the log probability of all, and what share that is for one of WITHIN."""
 
 
 @helper
@@ -108,12 +115,35 @@ def room_for(n):
     return Room(
         line[0], line[1], line[2], line[3], line[4], line[5], line[6], square[0], square[1], square[2], square[3],
         square[4], square[5], square[6], square[7], np.empty((SPREADS + 1, 3)), line[7], line[8],
+        np.empty(3),
     )  # fmt: skip
 
 
 @helper
-def sum_partitions(room, n):
-    """Equations (2) and (3) for n sorted means, at least two. Returns m."""
+def sum_partitions(rooms, n, n_within):
+    """Equations (2) and (3) for n sorted means, at least two, which are in the first room with their variances; a room
+    for each of WITHIN that counts."""
+    first, total, top = rooms[0], 0.0, -np.inf
+    for i in range(n):
+        total += 1.0 / first.v[i]
+    for r in range(n_within):
+        room = rooms[r]
+        for i in range(n):
+            room.x[i], room.v[i] = first.x[i], first.v[i] + WITHIN[r] * (n / total)
+        sum_within(room, n, PARTS[r] if n_within > 1 else 1.0, r == 0)
+        top = max(top, room.known[1])
+    total = 0.0
+    for r in range(n_within):
+        rooms[r].known[2] = math.exp(rooms[r].known[1] - top)
+        total += rooms[r].known[2]
+    for r in range(n_within):
+        rooms[r].known[2] /= total
+
+
+@helper
+def sum_within(room, n, part, also):
+    """The same, if the true means of a class have the variance by which `v` exceeds sampling variances: of `part` of
+    the probability of classes, and `also` with the models without classes."""
     x, v, pull, log_factorial, scale = room.x, room.v, room.pull, room.factorial, room.scale
     u, left, forward, backward = room.w, room.left, room.forward, room.backward
     forward[0] = 1.0
@@ -152,8 +182,10 @@ def sum_partitions(room, n):
     least, widest = least * least * noise, max(span * span, noise)
     step = math.exp(math.log(widest / least) / (SPREADS - 1.0))  # powers are rounded in other ways by numba
     classes = CLASSES * (1.0 - few)
-    top = without_classes(room, n, m, least, step, widest, math.log((1.0 - classes) / (SPREADS + 1)))
-    log_prior = math.log(max(classes, _NEGLIGIBLE) / SPREADS) - rising
+    top = without_classes(
+        room, n, m, least, step, widest, math.log((1.0 - classes) / (SPREADS + 1)) if also else -np.inf
+    )
+    log_prior = math.log(max(part * classes, _NEGLIGIBLE) / SPREADS) - rising
     s = everything = 0.0  # the probability of partitions, relative to exp(top)
     for k in range(SPREADS):
         s = least if k == 0 else s * step
@@ -204,7 +236,9 @@ def sum_partitions(room, n):
             room.p[j, i] /= everything
             room.gain[j, i] /= everything
             room.gain_2[j, i] /= everything
-    return m
+    room.known[0], room.known[1] = m, top + math.log(everything)
+    for i in range(n):
+        room.known[1] -= 0.5 * math.log(v[i])
 
 
 @helper
@@ -227,12 +261,28 @@ def without_classes(room, n, m, least, step, widest, log_prior):
 
 
 @helper
-def posterior_of(room, n, m, i, weight, alike, places):
+def posterior_of(rooms, n, n_within, i, weight, alike, places):
     """The posterior of sorted agent i: the weights of all means in its own, the probabilities that others share it, and
     its mixture, relative to its own mean: the sums of probabilities, means and squares in each place."""
-    begins, ends, v, mean = room.begins, room.ends, room.v, room.x[i]
     places[:] = 0.0
-    unit, rest, equal = 0.5 * math.sqrt(v[i]), 0.0, room.model[0, 2]
+    for j in range(n):
+        weight[j] = alike[j] = 0.0
+    for r in range(n_within):
+        room, c, together = rooms[r], rooms[r].forward, rooms[r].backward
+        share, kept = room.known[2], rooms[0].v[i] / room.v[i]
+        posterior_within(room, n, i, c, together, places, rooms[0].v[i], kept)
+        for j in range(n):
+            weight[j] += share * kept * c[j]
+            alike[j] += share * together[j]
+        weight[i] += share * (1.0 - kept)
+
+
+@helper
+def posterior_within(room, n, i, weight, alike, places, own, kept):
+    """The same for one of WITHIN: the weights in the mean of the class, of whose distance from the own mean, of sampling
+    variance `own`, this part is kept."""
+    begins, ends, v, mean, m = room.begins, room.ends, room.v, room.x[i], room.known[0]
+    rest, equal, share = 0.0, room.model[0, 2], room.known[2]
     for j in range(n):
         begins[j] = ends[j] = weight[j] = 0.0
         alike[j] = equal
@@ -249,7 +299,7 @@ def posterior_of(room, n, m, i, weight, alike, places):
                 rest += p - gain * precision
                 first = away * p + pulled * gain
                 square = away * (away * p + 2.0 * pulled * gain) + pulled * pulled * room.gain_2[last, begin]
-                add_to_place(places, p, first, square + gain, unit)
+                add_to_place(places, p, first, square + gain, share, own, kept)
     total = also = 0.0
     for j in range(i):
         total, also = total + begins[j], also + weight[j]
@@ -271,17 +321,17 @@ def posterior_of(room, n, m, i, weight, alike, places):
         weight[i] += p * (1.0 - left)
         moved = left * (middle - mean)
         square = moved * moved + left * s + left * left / total
-        add_to_place(places, p, p * moved, p * square, unit)
+        add_to_place(places, p, p * moved, p * square, share, own, kept)
 
 
 @helper
-def add_to_place(places, p, first, square, unit):
+def add_to_place(places, p, first, square, share, own, kept):
     k = 0
     if p > 0.0:
-        k = int(min(max(first / p / unit + 0.5 * PLACES, 0.0), PLACES - 1.0))
-    places[0, k] += p
-    places[1, k] += first
-    places[2, k] += square
+        k = int(min(max(kept * first / p / (0.5 * math.sqrt(own)) + 0.5 * PLACES, 0.0), PLACES - 1.0))
+    places[0, k] += share * p
+    places[1, k] += share * (kept * first)
+    places[2, k] += share * (kept * kept * square + (1.0 - kept) * own * p)
 
 
 @kernel
@@ -312,7 +362,8 @@ def update(
             most = max(most, int(known))
     if not any_due:
         return False
-    room, rows, who, n_before, m = room_for(most), np.empty((6, most + 1)), np.empty(most, np.int64), 0, 0.0
+    rooms, n_within = (room_for(most), room_for(most), room_for(most)), WITHIN.size if growth == GROWTH else 1
+    room, rows, who, n_before = rooms[0], np.empty((6, most + 1)), np.empty(most, np.int64), 0
     x, s, n = rows[0], rows[1], rows[2]
     for a in range(n_own):
         if not due[a]:
@@ -351,9 +402,10 @@ def update(
             n_before = n_before if same else 0
             continue
         if not (same and used == n_before):
-            m, n_before = sum_partitions(room, used), used
+            sum_partitions(rooms, used, n_within)
+            n_before = used
         c, together = rows[3], rows[4]
-        posterior_of(room, used, m, own, c, together, mixture[a])
+        posterior_of(rooms, used, n_within, own, c, together, mixture[a])
         for i in range(used):
             if i != own:
                 weight[who[i]], alike[who[i]] = c[i], together[i]
@@ -378,13 +430,14 @@ def fit_partitions(mean, noise, order, estimate, variance, weight, alike, mixtur
     """The posteriors of all agents, two at least, if everybody knows all means, of these sampling variances; `order`
     sorts the means. weight[i, j] = the weight of mean j in estimate i."""
     n = mean.size
-    room, c, together = room_for(n), np.empty(n), np.empty(n)
+    rooms, c, together = (room_for(n), room_for(n), room_for(n)), np.empty(n), np.empty(n)
+    room = rooms[0]
     for i in range(n):
         room.x[i], room.v[i] = mean[order[i]], noise[order[i]]
-    m = sum_partitions(room, n)
+    sum_partitions(rooms, n, WITHIN.size)
     for i in range(n):
         a = order[i]
-        posterior_of(room, n, m, i, c, together, mixture[a])
+        posterior_of(rooms, n, WITHIN.size, i, c, together, mixture[a])
         y = square = 0.0
         for j in range(n):
             weight[a, order[j]], alike[a, order[j]] = c[j], together[j]
