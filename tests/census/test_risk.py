@@ -153,3 +153,31 @@ def test_one_faulty_sensor_leaves_intervals_as_they_are() -> None:
         )
         coverage.append(np.mean([t.coverage for t in traces]))
     assert coverage[0] == pytest.approx(coverage[1], abs=0.03)
+
+
+def test_a_sigma_told_double_does_no_harm_from_the_third_step_on() -> None:
+    """Before the check at step 2 has ended, it does (1.9); it would until step 5."""
+    scenario = colme.Scenario(n_agents=300, means=(0.0,), spread=1.5, sigma=1.0, told_sigma=2.0)
+    traces = colme.simulate(colme.Census(), scenario, steps=20, seeds=range(6))
+    error, local = (sum(getattr(each, name) for each in traces) for name in ("mse", "local_mse"))
+    assert error[1] > 1.5 * local[1]
+    assert (error[2:] <= 1.05 * local[2:]).all()
+
+
+@pytest.mark.parametrize(("law", "least"), [("two-point", 0.75), ("gamma(.3)", 0.75), ("zero-inflated", 0.65)])
+def test_skewed_noise_of_unknown_sigma(law: str, least: float) -> None:
+    """Own variances of skewed samples err together with their means: taken as they are, 1.4 times the local error, and
+    intervals that hold a quarter of the means."""
+    error = local = covered = 0.0
+    for seed in range(4):
+        rng, shape, class_ = np.random.default_rng(seed), (40, 300), np.arange(300) % 2
+        noise = {
+            "two-point": ((rng.random(shape) < 0.1) - 0.1) / 0.3,
+            "gamma(.3)": (rng.gamma(0.3, size=shape) - 0.3) / 0.3**0.5,
+            "zero-inflated": (rng.random(shape) < 0.4) * rng.poisson(2.5, shape) - 1.0,
+        }[law]
+        recording = colme.Recording(1.0 * class_ + noise, means=1.0 * class_, classes=class_, independent=True)
+        trace = colme.simulate(colme.Census(), recording, steps=40, seed=seed)
+        error, local, covered = error + trace.mse, local + trace.local_mse, covered + trace.coverage / 4
+    assert (error <= 1.05 * local)[1:].all()
+    assert (covered >= least)[3:].all()

@@ -407,3 +407,15 @@ def test_views_read_and_print_like_mappings() -> None:
     assert model.mean_ == {"a": 1.0, "b": 2.0}
     with pytest.raises(TypeError):
         model.mean_["a"] = 3.0  # type: ignore[index]
+
+
+def test_continua_have_no_groups() -> None:
+    """Mixture components are none: of twelve continua at most one looks like two groups."""
+    found = []
+    for seed in range(12):
+        rng, n = np.random.default_rng(seed), (30, 100)[seed % 2]
+        truth = rng.uniform(0.0, 3.0, n)
+        model = CollaborativeMean()
+        model.learn_many(agent=np.tile(np.arange(n), 50), value=(truth + rng.normal(size=(50, n))).ravel())
+        found.append(len(set(model.groups_.values())))
+    assert sum(each > 1 for each in found) <= 1

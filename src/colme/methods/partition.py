@@ -279,8 +279,8 @@ def posterior_of(rooms, n, n_within, i, weight, alike, places):
 
 @helper
 def posterior_within(room, n, i, weight, alike, places, own, kept):
-    """The same for one of WITHIN: the weights in the mean of the class, of whose distance from the own mean, of sampling
-    variance `own`, this part is kept."""
+    """The same for one of WITHIN: the weights in the mean of the class, of whose distance from the own mean, which has
+    the sampling variance `own`, this part is kept."""
     begins, ends, v, mean, m = room.begins, room.ends, room.v, room.x[i], room.known[0]
     rest, equal, share = 0.0, room.model[0, 2], room.known[2]
     for j in range(n):
