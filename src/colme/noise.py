@@ -73,6 +73,7 @@ MODERATION, FIRST_MODERATION, MOST_MODERATION = 4.0, 15.0, 60.0
 average of variances that are infinite tells nothing."""
 GUESS = 4.0, 6.0
 """Skewness and excess kurtosis that agents count with as long as variances are uneven and they do not know why."""
+_TINY = 1e-300
 CONSTANT = np.array([0.0, 1.0, 1.0, 0.0, 0.0])
 """No function. Others have a center, a scale and three coefficients; with u = (m - center) / scale, the variance of
 samples of mean m is a polynomial of u, relative to the average variance."""
@@ -148,7 +149,8 @@ def worth_of(skewness: Any, kurtosis: Any, agents: Any, inverse: Any) -> Any:
 def certain_part(product: Any, square: Any) -> Any:
     """The part of a skewness that is no chance, by the sums of products of clipped numbers, and of their squares."""
     doubt = DOUBT * DOUBT * square
-    return np.where(doubt > 0.0, 1.0 - np.minimum(doubt / np.maximum(product * product, doubt), 1.0), 0.0)
+    most = np.maximum(np.maximum(product * product, doubt), _TINY)
+    return np.where(doubt > 0.0, 1.0 - doubt / most, 0.0)
 
 
 def corrected_scale(mean: Any, variance: Any, agents: Any, count: Any) -> Floats:
