@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from collections.abc import Iterator
@@ -34,70 +35,89 @@ def every(n: int) -> Iterator[list[list[int]]]:
         yield [*blocks, [n - 1]]
 
 
-def normal_log_density(x: Array, mean: float, covariance: Array) -> float:
-    away = x - mean
-    return float(
-        -0.5 * (away @ np.linalg.solve(covariance, away) + np.linalg.slogdet(2 * math.pi * covariance)[1])
-    )  # fmt: skip
+@functools.cache
+def listed(n: int, partitions) -> tuple[list[tuple[int, ...]], Array]:
+    """All classes that are in some partition, and which partition (row) has which."""
+    every_one = [set(map(tuple, blocks)) for blocks in partitions(n)]
+    blocks = sorted(set().union(*every_one))
+    return blocks, np.array([[float(block in one) for block in blocks] for one in every_one])
 
 
 def posterior(x: Array, v: Array, partitions=contiguous) -> dict[str, Array]:
     """Posterior means, variances, weights of all means in each, and the probabilities that two agents share a mean."""
     order = np.argsort(x)
     x, v, n = x[order], v[order], len(x)
-    found = [
-        each for within, part in WITHIN for each in models(x, v, within * n / (1 / v).sum(), part, partitions)
-    ]  # fmt: skip
-    p = np.exp(np.array([each[0] for each in found]) - max(each[0] for each in found))
-    p /= p.sum()
-    weights, variance, shares = (sum(q * each[k] for q, each in zip(p, found, strict=True)) for k in (1, 2, 3))
-    means = np.array([each[1] @ x for each in found])
-    estimate = p @ means
-    variance = variance + p @ (means - estimate) ** 2
-    back = np.argsort(order)
+    blocks, held = listed(n, partitions)
+    inside = np.array([[float(i in block) for i in range(n)] for block in blocks])
+    found = [(part, v + within * n / (1 / v).sum()) for within, part in WITHIN]
+    classes = [each for part, noise in found for each in with_classes(x, noise, part, blocks, held)]
+    plain = list(without_classes(x, v))
+    top = max(each[0].max() for each in (*classes, *plain))
+    total = sum(np.exp(each[0] - top).sum() for each in plain)
+    total += sum(np.exp(each[0] - top) @ inside[:, 0] for each in classes)  # one class of each partition has agent 0
+    weights, shares, square = np.zeros((n, n)), np.zeros((n, n)), np.zeros(n)
+    for log_p, its_weights, its_variances, noise in classes:
+        p = np.exp(log_p - top) / total * inside.T  # of each class, for its agents
+        kept = v / noise  # of the distance of a true mean from that of its class
+        weights += kept[:, None] * (p @ its_weights) + np.diag((1 - kept) * p.sum(axis=1))
+        shares += p @ inside
+        mean = kept[:, None] * (its_weights @ x) + ((1 - kept) * x)[:, None]
+        square += (p * (np.outer(kept**2, its_variances) + ((1 - kept) * v)[:, None] + mean**2)).sum(axis=1)
+    for log_p, its_weights, its_variances, shared in plain:
+        p = np.exp(log_p - top) / total
+        weights, shares = weights + p * its_weights, shares + p * shared
+        square += p * (its_variances + (its_weights @ x) ** 2)
+    estimate, back = weights @ x, np.argsort(order)
     np.fill_diagonal(shares, 1.0)
-    return {"estimate": estimate[back], "variance": variance[back], "weights": weights[back][:, back],
+    return {"estimate": estimate[back], "variance": (square - estimate**2)[back], "weights": weights[back][:, back],
             "alike": shares[back][:, back]}  # fmt: skip
 
 
-def models(x: Array, own: Array, within: float, part: float, partitions=contiguous) -> list[tuple[Any, ...]]:
-    """(log probability, weights of all means, posterior variances, who shares) of every partition and spread of class
-    means, and without a variance in classes of the models without classes."""
-    n, v = len(x), own + within
-    kept = own / v  # of the distance of a true mean from that of its class
-    noise = n / (1 / v).sum()
-    middle = (x / v).sum() / (1 / v).sum()
+def prior_of(x: Array, v: Array) -> tuple[Array, float, Array, float, float]:
+    """Weights of the means in m, m, the spreads, the range that m may have, and the probability of classes."""
+    n, noise, middle = len(x), len(x) / (1 / v).sum(), (x / v).sum() / (1 / v).sum()
     between = max(((x - middle) ** 2 / v).sum() / (1 / v).sum() - noise, 0.0)
     pull = 1 / (v + between) / (1 / (v + between)).sum()
-    m = float(pull @ x)
     least, widest = (LEAST * (1 + FEW / (n - 1) ** 2)) ** 2 * noise, max(np.ptp(x) ** 2, noise)
-    spreads, classes = np.geomspace(least, widest, SPREADS), CLASSES * (n - 2) / (n - 1)
-    found: list[tuple[Any, ...]] = []
+    return pull, float(pull @ x), np.geomspace(least, widest, SPREADS), widest, CLASSES * (n - 2) / (n - 1)
+
+
+def with_classes(
+    x: Array, v: Array, part: float, blocks: list[tuple[int, ...]], held: Array
+) -> Iterator[tuple[Array, ...]]:  # fmt: skip
+    """For each spread of class means, and every class: its log probability, summed over partitions that have it, the
+    weights of all means in its own, and its posterior variance; and v."""
+    n, (pull, m, spreads, _, classes) = len(x), prior_of(x, v)
+    base = math.log(max(part * classes, 1e-12) / SPREADS) + math.lgamma(ALPHA) - math.lgamma(ALPHA + n)
     for s in spreads:
-        for blocks in partitions(n):
-            log_p = math.log(max(part * classes, 1e-12) / SPREADS) + math.lgamma(ALPHA) - math.lgamma(ALPHA + n)
-            weights, variance, shares = np.zeros((n, n)), np.zeros(n), np.zeros((n, n))
-            for block in blocks:
-                b = np.array(block)
-                covariance = np.diag(v[b]) + s
-                log_p += normal_log_density(x[b], m, covariance) + math.log(ALPHA) + math.lgamma(len(b))
-                pulled = np.linalg.solve(covariance, np.full(len(b), s))
-                for i in block:
-                    weights[i, b] += pulled
-                    weights[i] += (1 - pulled.sum()) * pull
-                    variance[i], shares[i, b] = s - s * pulled.sum(), 1.0
-            weights = kept[:, None] * weights + np.diag(1 - kept)
-            found.append((log_p, weights, kept**2 * variance + (1 - kept) * own, shares))
-    if within > 0.0:
-        return found
+        logs, weights, variances = np.empty(len(blocks)), np.zeros((len(blocks), n)), np.empty(len(blocks))
+        for size in range(1, n + 1):  # all classes of one size at once
+            which = np.array([k for k, block in enumerate(blocks) if len(block) == size])
+            b = np.array([blocks[k] for k in which])
+            covariance, away = v[b][:, :, None] * np.eye(size) + s, x[b] - m
+            solved = np.linalg.solve(covariance, np.stack([away, np.full(b.shape, s)], axis=-1))
+            square = (away * solved[:, :, 0]).sum(axis=1) + np.linalg.slogdet(2 * math.pi * covariance)[1]
+            logs[which] = -0.5 * square + math.log(ALPHA) + math.lgamma(size)
+            pulled = solved[:, :, 1]
+            weights[which[:, None], b] = pulled
+            weights[which] += np.outer(1 - pulled.sum(axis=1), pull)
+            variances[which] = s - s * pulled.sum(axis=1)
+        log_p = base + held @ logs  # of each partition
+        with np.errstate(divide="ignore"):
+            each = np.logaddexp.reduce(log_p[:, None] + np.log(held), axis=0)
+        yield each, weights, variances, v
+
+
+def without_classes(x: Array, v: Array) -> Iterator[tuple[Any, Array, Array, Array]]:
+    """For each spread, zero among them: log probability, weights, posterior variances, and who shares a mean."""
+    n, (_, _, spreads, widest, classes) = len(x), prior_of(x, v)
     for k, s in enumerate([0.0, *spreads]):
         w = 1 / (v + s)
         log_p = math.log((1 - classes) / (SPREADS + 1)) - 0.5 * math.log(w.sum() * widest)
         log_p += 0.5 * (np.log(w / (2 * math.pi)).sum() - (w * (x - w @ x / w.sum()) ** 2).sum())
         left = v / (v + s)
         weights = np.diag(1 - left) + np.outer(left, w / w.sum())
-        found.append((log_p, weights, left * s + left**2 / w.sum(), np.full((n, n), float(k == 0))))
-    return found
+        yield np.array(log_p), weights, left * s + left**2 / w.sum(), np.full((n, n), float(k == 0))
 
 
 def partition(samples: Array, adjacency: Array, *, sigma: float | Array | None) -> Array:
