@@ -29,7 +29,7 @@ N_FOLDS = 5
 EARLY, LATE = [0, 1, 2], [3, 4]
 """Folds that are compared with each other."""
 _EVERY = slice(None)
-JUDGES, LONGEST = 4096, 8192
+JUDGES, LONGEST = 1024, 2048
 """Agents, and samples of each, whose order is looked at: they are enough."""
 SORTED = 0.01
 """Rows are sorted by value if at most this part of the differences between samples change sign."""
