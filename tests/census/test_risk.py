@@ -156,7 +156,7 @@ def test_one_faulty_sensor_leaves_intervals_as_they_are() -> None:
 
 
 def test_a_sigma_told_double_does_no_harm_from_the_third_step_on() -> None:
-    """Before the check at step 2 has ended, it does (1.9); it would until step 5."""
+    """At step 2, when no check has ended yet, it does: 1.9 times the local error."""
     scenario = colme.Scenario(n_agents=300, means=(0.0,), spread=1.5, sigma=1.0, told_sigma=2.0)
     traces = colme.simulate(colme.Census(), scenario, steps=20, seeds=range(6))
     error, local = (sum(getattr(each, name) for each in traces) for name in ("mse", "local_mse"))
